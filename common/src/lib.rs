@@ -6,6 +6,7 @@
 //! `prs-orchestrator`, processes in `prs-worker`.
 
 pub mod backoff;
+pub mod calls;
 pub mod checksum;
 pub mod code;
 #[cfg(feature = "fleet")]

@@ -3,7 +3,11 @@
 //! Storage has the truth. A program that changes a job notes its summary here, as a hint that may be lost; a keeper compares the
 //! index with storage, and fills it anew where the ledger has lost it. What a summary says is not the ledger's business.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+
+use super::JobState;
 
 /// A job as the index has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +18,51 @@ pub struct IndexedJob {
     pub order: u64,
     /// What lists say of it.
     pub summary: Bytes,
+    /// How it ended; nothing before that.
+    pub ended: Option<EndedJob>,
 }
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedJob {
+    /// What it counts as.
+    pub kind: EndKind,
+    /// When it ended, microseconds since the Unix epoch.
+    pub ended_us: u64,
+}
+
+/// What ends of jobs are counted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndKind {
+    /// The compute target.
+    pub target: String,
+    /// The last state.
+    pub state: JobState,
+    /// Whether it completed with every item.
+    pub is_complete: bool,
+}
+
+impl EndKind {
+    /// As the name of a count.
+    #[cfg(feature = "fleet")]
+    pub(super) fn name(&self) -> String {
+        let Self { target, state, is_complete } = self;
+        format!("{} {} {target}", state.as_str(), u8::from(*is_complete))
+    }
+
+    /// What a count is of, by its name.
+    #[cfg(feature = "fleet")]
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let mut parts = name.splitn(3, ' ');
+        let (state, is_complete, target) = (parts.next()?, parts.next()?, parts.next()?);
+        let state = JobState::ALL.into_iter().find(|each| each.as_str() == state)?;
+        Some(Self { target: target.to_owned(), state, is_complete: is_complete == "1" })
+    }
+}
+
+/// A job that the ledger did not know counts as ended where that was within this time: an older end was counted before the ledger lost
+/// its counts, or is none of those that are counted.
+pub(crate) const ENDED_LATELY: Duration = Duration::from_hours(1);
 
 /// How a summary came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ mod progress;
 mod redis;
 mod tries;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +28,12 @@ use bytes::Bytes;
 use crate::mini_batch::MiniBatchIndex;
 
 #[cfg(feature = "fleet")]
-pub use self::redis::RedisLedger;
+pub use self::redis::{Memory, RedisLedger};
 pub use copies::{OfferedCopy, OpenCopy, RunningTry};
 pub use embedded::EmbeddedLedger;
 pub use error::{LedgerError, LedgerErrorKind};
 pub use history::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
-pub use index::{IndexChanges, IndexedJob, Noted};
+pub use index::{EndKind, EndedJob, IndexChanges, IndexedJob, Noted};
 pub use nodes::{
     IdleWorker, InitFailure, MOST_LONGEST, MOST_RUNNING, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView,
     OF_MODEL, OF_SIDE_INPUT, PrintedLine, SeenError,
@@ -152,13 +152,16 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// Forgets a worker of `target` that ends, as it looked for something to do.
     async fn retire(&self, target: &str, worker: &NodeInfo) -> Result<(), LedgerError>;
 
-    /// Notes a job in the index of jobs; false where what is known of it stands.
+    /// Notes a job in the index of jobs; false where what is known of it stands. The first note that says how a start of it ended counts
+    /// that end, whichever program makes it, unless the job was found.
     async fn note_job(&self, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError>;
     /// Notes in the index that a job was removed.
     async fn forget_job(&self, job_id: &str) -> Result<(), LedgerError>;
     /// What changed in the index behind the change with the number `since`, the first `limit` changes of it. A job that changed
     /// several times is there once, with what is known of it now.
     async fn changed_jobs(&self, since: u64, limit: usize) -> Result<IndexChanges, LedgerError>;
+    /// How many jobs ended so since the ledger was empty last.
+    async fn ended_jobs(&self) -> Result<BTreeMap<EndKind, u64>, LedgerError>;
     /// Takes or renews the duty to keep the index; false while another owner has it.
     async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError>;
     /// Notes that `owner`, who keeps the index, has found so many of all jobs; whether it is filled with that. False where

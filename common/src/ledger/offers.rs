@@ -38,6 +38,8 @@ pub struct Offered {
     pub nodes: u32,
     /// What the ledger knows of the job; nothing where the ledger lost it.
     pub known: Option<KnownJob>,
+    /// How long ago an outcome of it came last, or a node where there was none, whichever is later; nothing before that.
+    pub unmoved: Option<Duration>,
 }
 
 /// What the ledger knows of an offered job.

@@ -6,7 +6,7 @@ use crate::end_reason::EndReason;
 use crate::mini_batch::MiniBatchIndex;
 
 /// Where a job stands (spec S1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Known, not begun.

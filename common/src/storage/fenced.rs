@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Storage, StorageError,
-    StorageErrorKind, Use, Version, Writer,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Room, Storage,
+    StorageError, StorageErrorKind, Use, Version, Writer,
 };
 
 /// A store, and which of its objects may be used. Of what is listed those are left out that may not be read.
@@ -109,6 +109,10 @@ impl Storage for FencedStorage {
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.check(key, Use::Write)?;
         self.inner.probe(key).await
+    }
+
+    async fn room(&self) -> Result<Room, StorageError> {
+        self.inner.room().await
     }
 }
 

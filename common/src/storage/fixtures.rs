@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Storage, StorageError,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Room, Storage, StorageError,
     StorageErrorKind, Version, Writer,
 };
 
@@ -139,5 +139,9 @@ impl<H: Hooks> Storage for Hooked<H> {
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.before("probe", key).await?;
         self.inner.probe(key).await
+    }
+    async fn room(&self) -> Result<Room, StorageError> {
+        self.before("room", "").await?;
+        self.inner.room().await
     }
 }

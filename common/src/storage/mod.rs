@@ -6,6 +6,7 @@
 //! `.` or `..` parts.
 
 mod claim;
+mod counted;
 mod ext;
 mod fenced;
 pub mod fixtures;
@@ -18,6 +19,7 @@ mod open;
 mod placing;
 mod public;
 mod reach;
+mod room;
 #[cfg(feature = "fleet")]
 mod s3;
 
@@ -32,18 +34,20 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 #[cfg(feature = "fleet")]
-pub use self::http::HttpStorage;
+pub use self::http::{HttpAnswer, HttpClient, HttpStorage};
 #[cfg(feature = "fleet")]
 pub use self::identity::identity;
 #[cfg(feature = "fleet")]
 pub use self::s3::{S3Credentials, S3Options, S3Storage};
 use crate::checksum::StoredChecksum;
 pub use claim::{Claim, ClaimError, ClaimHolder};
+pub use counted::CountedStorage;
 pub use ext::{DiskError, STREAM_PIECE, StorageExt, TransferError, pieces};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
 pub use open::{open, open_input, open_within, probe_writable};
 pub use public::is_public;
 pub use reach::{Reach, Use};
+pub use room::Room;
 
 /// Longest name of an object anywhere, bytes.
 const LONGEST_KEY: usize = 1024;
@@ -295,6 +299,9 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Puts and deletes the small object `key`, and tells whether the store itself decides who of many creates or updates
     /// an object.
     async fn probe(&self, key: &str) -> Result<bool, StorageError>;
+
+    /// What there is room for, as far as the store tells.
+    async fn room(&self) -> Result<Room, StorageError>;
 }
 
 /// An object being written piece by piece. Dropping it without `finish` leaves nothing behind.

@@ -210,7 +210,8 @@ mod tests {
     async fn a_copy_that_missed_a_removal_counts_again() {
         let (ledger, mut copy) = (EmbeddedLedger::default(), IndexCopy::default());
         summary("a", 0, JobState::Queued).note(&ledger, Noted::Now).await.unwrap();
-        let other = IndexedJob { job_id: "z".to_owned(), order: 1, summary: "of another version".into() };
+        let said = "of another version".into();
+        let other = IndexedJob { job_id: "z".to_owned(), order: 1, summary: said, ended: None };
         ledger.note_job(&other, Noted::Now).await.unwrap();
         fill(&ledger, 2).await;
         copy.refresh(&ledger).await.unwrap();

@@ -5,6 +5,7 @@
 //! that is too low would let an autoscaler end what is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use prs_common::ledger::{JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind, NodeView, Offered};
 use prs_common::storage::Storage;
@@ -45,6 +46,8 @@ pub struct TargetView {
     pub unwatched_jobs: u64,
     /// How long the job that waits longest for a node has been waiting, seconds; 0 where none does.
     pub oldest_wait_seconds: f64,
+    /// How long ago the job with nodes that waits longest for an outcome had its last one, or its first node, seconds; 0 where none waits.
+    pub progress_age_seconds: f64,
 }
 
 impl TargetView {
@@ -69,6 +72,8 @@ struct Wanting {
     nodes: u64,
     /// Mini-batches that these have.
     in_hand: u64,
+    /// How long ago an outcome came last, or a node where there was none.
+    unmoved: Option<Duration>,
 }
 
 impl Wanting {
@@ -102,6 +107,7 @@ fn view(target: &str, jobs: &[Wanting], idle_workers: u64, now_us: u64) -> Targe
         *by_state.entry(job.state.unwrap_or(JobState::Queued).as_str()).or_default() += 1;
     }
     let waits = jobs.iter().filter(|job| job.nodes == 0).map(|job| now_us.saturating_sub(job.started_us));
+    let unmoved = jobs.iter().filter(|job| job.nodes > 0).filter_map(|job| job.unmoved);
     TargetView {
         target: target.to_owned(),
         wanted_nodes: wanted,
@@ -115,6 +121,7 @@ fn view(target: &str, jobs: &[Wanting], idle_workers: u64, now_us: u64) -> Targe
         jobs_by_state: by_state,
         unwatched_jobs: jobs.iter().filter(|job| !job.is_watched).count() as u64,
         oldest_wait_seconds: waits.max().unwrap_or(0) as f64 / 1e6,
+        progress_age_seconds: unmoved.max().unwrap_or_default().as_secs_f64(),
     }
 }
 
@@ -214,6 +221,7 @@ async fn wanting(
         progress: known(job.progress().await)?,
         nodes: present.len() as u64,
         in_hand: present.iter().map(|node| node.report.in_hand).sum(),
+        unmoved: offered.and_then(|offered| offered.unmoved),
     };
     Ok(Some((wanting, instances)))
 }
@@ -279,6 +287,7 @@ mod tests {
                 progress: Some(progress(true, 100, 40)),
                 nodes: 2,
                 in_hand: 10,
+                unmoved: Some(Duration::from_secs(7)),
             },
             // Its last mini-batches: nobody is asked to end.
             Wanting {
@@ -288,9 +297,16 @@ mod tests {
                 progress: Some(progress(true, 50, 48)),
                 nodes: 2,
                 in_hand: 5,
+                unmoved: Some(Duration::from_millis(2_500)),
                 ..Wanting::default()
             },
-            Wanting { asked: 3, started_us: 2_500_000, ..Wanting::default() },
+            // Its nodes have gone: nothing can come.
+            Wanting {
+                asked: 3,
+                started_us: 2_500_000,
+                unmoved: Some(Duration::from_hours(1)),
+                ..Wanting::default()
+            },
         ];
         let found = view("default", &jobs, 1, 4_000_000);
         assert_eq!(
@@ -299,7 +315,8 @@ mod tests {
         );
         assert_eq!((found.waiting_mini_batches, found.in_flight_mini_batches), (50, 12));
         assert_eq!((found.jobs, found.jobs_by_state["running"], found.jobs_by_state["queued"]), (3, 2, 1));
-        assert_eq!((found.unwatched_jobs, found.oldest_wait_seconds), (1, 1.5));
+        let ages = (found.oldest_wait_seconds, found.progress_age_seconds);
+        assert_eq!((found.unwatched_jobs, ages), (1, (1.5, 7.0)));
         let none = view("gpu", &[], 3, 4_000_000);
         assert_eq!((none.wanted_nodes, none.workers_needed, none.idle_workers), (0, 0, 3));
         assert_eq!(none.jobs_by_state.len(), 4, "each state has its zero");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prs_common::job::NamedAsset;
-use prs_common::ledger::{Conclusion, IndexedJob, JobState, Ledger, LedgerError, Noted};
+use prs_common::ledger::{Conclusion, EndKind, EndedJob, IndexedJob, JobState, Ledger, LedgerError, Noted};
 use prs_common::registry::Use;
 use prs_common::timestamp::now_us;
 use prs_portal::attention::{Attention, InitTrouble, Signals, attention as sentences};
@@ -163,10 +163,17 @@ impl JobSummary {
         // How a job ended is decided once: all ends are one.
         let position = position.min(JobState::ALL.len() - 3) as u64;
         let summary = serde_json::to_vec(self).expect("a summary holds only plain values");
+        let ends = self.ended_us.filter(|_| self.state.is_final());
+        let ended = ends.map(|ended_us| {
+            let is_complete = self.state == JobState::Completed && self.complete == Some(true);
+            let kind = EndKind { target: self.target.clone(), state: self.state, is_complete };
+            EndedJob { kind, ended_us }
+        });
         IndexedJob {
             job_id: self.job_id.clone(),
             order: u64::from(self.start) * JobState::ALL.len() as u64 + position,
             summary: summary.into(),
+            ended,
         }
     }
 

@@ -90,7 +90,7 @@ mod tests {
             nodes: 2,
             started_us,
         };
-        ("default".to_owned(), Offered { offer, nodes, known: known.into() })
+        ("default".to_owned(), Offered { offer, nodes, known: known.into(), unmoved: None })
     }
 
     fn known(state: JobState, is_concluded: bool, is_watched: bool) -> KnownJob {

@@ -1,11 +1,13 @@
 //! The index of jobs, in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::ledger::{IndexChanges, IndexedJob, Noted};
+use crate::ledger::index::ENDED_LATELY;
+use crate::ledger::{EndKind, EndedJob, IndexChanges, IndexedJob, Noted};
+use crate::timestamp::now_us;
 
 /// The index, as the ledger keeps it.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(super) struct Index {
     found: u64,
     total: u64,
     keeper: Option<(String, Instant)>,
+    /// How many jobs ended, by how.
+    pub(super) ended: BTreeMap<EndKind, u64>,
 }
 
 #[derive(Debug)]
@@ -26,21 +30,38 @@ struct Entry {
     /// Nothing once the job was removed.
     summary: Option<Bytes>,
     changed: u64,
+    /// Whether the end of this start was counted.
+    is_counted: bool,
 }
 
 impl Index {
     pub(super) fn note(&mut self, job: &IndexedJob, noted: Noted) -> bool {
-        if let Some(known) = self.jobs.get(&job.job_id) {
+        let known = self.jobs.get(&job.job_id);
+        if let Some(known) = known {
             let is_newer = known.summary.is_some() && known.order > job.order;
             if noted == Noted::Found || is_newer {
                 return false;
             }
+        }
+        let was_removed = known.is_some_and(|known| known.summary.is_none());
+        let was_active = known.is_some_and(|known| known.order < job.order);
+        let mut is_counted = known.is_some_and(|known| known.order == job.order && known.is_counted);
+        if let Some(EndedJob { kind, ended_us }) = job.ended.as_ref().filter(|_| !is_counted) {
+            is_counted = true;
+            let is_late = now_us().saturating_sub(*ended_us) > ENDED_LATELY.as_micros() as u64;
+            if noted == Noted::Now && !was_removed && (was_active || !is_late) {
+                *self.ended.entry(kind.clone()).or_default() += 1;
+            }
+        }
+        if let Some(known) = self.jobs.get_mut(&job.job_id) {
+            known.is_counted = is_counted;
             if known.order == job.order && known.summary.as_ref() == Some(&job.summary) {
                 return true;
             }
         }
         self.last += 1;
-        let entry = Entry { order: job.order, summary: Some(job.summary.clone()), changed: self.last };
+        let summary = Some(job.summary.clone());
+        let entry = Entry { order: job.order, summary, changed: self.last, is_counted };
         self.jobs.insert(job.job_id.clone(), entry);
         true
     }
@@ -50,7 +71,7 @@ impl Index {
             return;
         }
         self.last += 1;
-        let removed = Entry { order: 0, summary: None, changed: self.last };
+        let removed = Entry { order: 0, summary: None, changed: self.last, is_counted: false };
         self.jobs.insert(job_id.to_owned(), removed);
     }
 

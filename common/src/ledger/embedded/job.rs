@@ -16,6 +16,9 @@ use crate::ledger::{
 };
 use crate::mini_batch::MiniBatchIndex;
 
+/// A node that was not heard of for so long may be gone.
+const QUIET: Duration = Duration::from_mins(1);
+
 /// What the ledger keeps of one job.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -33,6 +36,8 @@ pub(super) struct Job {
     copies: BTreeMap<MiniBatchIndex, WantedCopy>,
     statistics: HashMap<String, Bytes>,
     statistics_read: Option<Instant>,
+    /// When an outcome came last, or a node where there was none.
+    moved: Option<Instant>,
 }
 
 /// A second run of a mini-batch.
@@ -85,6 +90,7 @@ impl Job {
             copies: BTreeMap::new(),
             statistics: HashMap::new(),
             statistics_read: None,
+            moved: None,
         }
     }
 
@@ -110,6 +116,7 @@ impl Job {
         *if outcome.succeeded { &mut progress.succeeded } else { &mut progress.failed } += 1;
         progress.items += outcome.items;
         progress.items_succeeded += outcome.items_succeeded;
+        self.moved = Some(Instant::now());
         true
     }
 
@@ -117,6 +124,9 @@ impl Job {
     fn join(&mut self, info: &NodeInfo, wish: Option<u32>) -> u32 {
         let node =
             Node { info: info.clone(), report: NodeReport::default(), heard: Instant::now(), left: false };
+        if self.seats_taken(QUIET) == 0 {
+            self.moved = Some(Instant::now());
+        }
         let free = |id: &u32| !self.nodes.contains_key(id);
         let known = self.id_of(&info.worker);
         let node_id = known.or(wish.filter(free)).or_else(|| (0..=u32::MAX).find(free)).unwrap_or_default();
@@ -131,6 +141,11 @@ impl Job {
     /// Nodes that were heard of within `quiet`.
     pub(super) fn seats_taken(&self, quiet: Duration) -> u32 {
         self.nodes.values().filter(|node| !node.left && node.heard.elapsed() < quiet).count() as u32
+    }
+
+    /// How long ago an outcome came last, or a node where there was none.
+    pub(super) fn unmoved(&self) -> Option<Duration> {
+        self.moved.map(|at| at.elapsed())
     }
 
     /// Who holds the lease to watch over it.

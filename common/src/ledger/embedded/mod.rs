@@ -16,8 +16,8 @@ use self::index::Index;
 use self::job::{EmbeddedJob, Job};
 use super::history::of_last_day;
 use super::{
-    Bell, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, KnownJob, Ledger,
-    LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+    Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, KnownJob,
+    Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::timestamp::now_us;
 
@@ -108,10 +108,11 @@ impl Ledger for EmbeddedLedger {
                     is_concluded: job.progress.conclusion.is_some(),
                     is_watched: job.is_watched(),
                 };
-                (job.seats_taken(quiet), known)
+                (job.seats_taken(quiet), known, job.unmoved())
             });
-            let (nodes, known) = known.unzip();
-            Offered { offer, nodes: nodes.unwrap_or_default(), known }
+            let (nodes, known, unmoved) =
+                known.map_or((0, None, None), |(nodes, known, unmoved)| (nodes, Some(known), unmoved));
+            Offered { offer, nodes, known, unmoved }
         };
         let leaves = worker.is_some_and(|worker| self.leaves(&worker.instance));
         Ok(Offers { offered: offers.into_iter().map(look).collect(), are_filled, leaves })
@@ -211,6 +212,10 @@ impl Ledger for EmbeddedLedger {
 
     async fn changed_jobs(&self, since: u64, limit: usize) -> Result<IndexChanges, LedgerError> {
         Ok(lock(&self.index).changes(since, limit))
+    }
+
+    async fn ended_jobs(&self) -> Result<BTreeMap<EndKind, u64>, LedgerError> {
+        Ok(lock(&self.index).ended.clone())
     }
 
     async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError> {

@@ -19,6 +19,7 @@ use super::address::Address;
 use super::failure::{RedisFailure, Refuses};
 use super::scripts::{self, Script};
 use crate::backoff::Backoff;
+use crate::calls::{Called, Calls, OK, UnderWay};
 use crate::ledger::LedgerErrorKind;
 use crate::refusals::{self, Refusals};
 
@@ -36,6 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     shared: Arc<Shared>,
+    /// Hears of the calls over it.
+    pub(super) calls: Option<Arc<dyn Calls>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,8 @@ impl Connection {
     pub(super) async fn open(address: Address) -> Result<Self, RedisFailure> {
         let patience = refusals::patience().map_err(RedisFailure::malformed)?;
         let refusals = Refusals::new(patience);
-        let this = Self { shared: Arc::new(Shared { address, refusals, state: Mutex::default() }) };
+        let this =
+            Self { shared: Arc::new(Shared { address, refusals, state: Mutex::default() }), calls: None };
         let deadline = Instant::now() + CONNECT_TIMEOUT + PATIENCE;
         let checked = timeout_at(deadline, async {
             let (mut open, _) = this.current(deadline).await?;
@@ -82,6 +86,24 @@ impl Connection {
 
     /// Runs a script, again and again while the server is out for a moment.
     pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: impl ToRedisArgs,
+    ) -> Result<T, RedisFailure> {
+        let mut call = self.calls.as_ref().map(|calls| UnderWay::begin(calls, Called::Ledger, script.name));
+        let answer = self.run_until_answered(script, keys, arguments).await;
+        if let Some(call) = &mut call {
+            call.is(match &answer {
+                Ok(_) => OK,
+                Err(failure) if failure.is_retryable() => "unavailable",
+                Err(_) => "refused",
+            });
+        }
+        answer
+    }
+
+    async fn run_until_answered<T: FromRedisValue>(
         &self,
         script: &Script,
         keys: &[String],

@@ -1,21 +1,41 @@
 //! The index of jobs.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::keys::TargetKey;
 use super::membership::micros;
-use super::{RedisLedger, TIME_TO_LIVE, call_name, scripts};
-use crate::ledger::{IndexChanges, IndexedJob, LedgerError, Noted};
+use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, scripts};
+use crate::ledger::index::ENDED_LATELY;
+use crate::ledger::{EndKind, IndexChanges, IndexedJob, LedgerError, Noted};
 
 /// How long the index remembers that a job was removed.
 const REMOVED_IS_REMEMBERED: Duration = Duration::from_hours(24);
+/// The keys of a note: those of the index, and the counts of ends.
+const NOTED: [TargetKey; 5] = [
+    TargetKey::Jobs,
+    TargetKey::JobChanges,
+    TargetKey::RemovedJobs,
+    TargetKey::JobIndex,
+    TargetKey::EndedJobs,
+];
 const KEYS: [TargetKey; 4] =
     [TargetKey::Jobs, TargetKey::JobChanges, TargetKey::RemovedJobs, TargetKey::JobIndex];
 
 pub(super) async fn note(ledger: &RedisLedger, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError> {
-    let IndexedJob { job_id, order, summary } = job;
-    let arguments = (job_id, order, &**summary, noted == Noted::Found, TIME_TO_LIVE.as_secs());
-    ledger.run_for("", &scripts::NOTE_JOB, &KEYS, arguments).await
+    let IndexedJob { job_id, order, summary, ended } = job;
+    let (name, ended_us) =
+        ended.as_ref().map(|ended| (ended.kind.name(), ended.ended_us)).unwrap_or_default();
+    let is_found = noted == Noted::Found;
+    let lately = micros(ENDED_LATELY);
+    let arguments = (job_id, order, &**summary, is_found, TIME_TO_LIVE.as_secs(), name, ended_us, lately);
+    ledger.run_for("", &scripts::NOTE_JOB, &NOTED, arguments).await
+}
+
+pub(super) async fn ended(ledger: &RedisLedger) -> Result<BTreeMap<EndKind, u64>, LedgerError> {
+    let counts: HashMap<String, u64> =
+        ledger.run_for("", &scripts::ENDED_JOBS, &[TargetKey::EndedJobs], NONE).await?;
+    Ok(counts.iter().filter_map(|(name, count)| Some((EndKind::of_name(name)?, *count))).collect())
 }
 
 pub(super) async fn forget(ledger: &RedisLedger, job_id: &str) -> Result<(), LedgerError> {

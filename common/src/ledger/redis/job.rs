@@ -8,6 +8,7 @@ use redis::{FromRedisValue, ToRedisArgs};
 
 use super::failure::RedisFailure;
 use super::keys::{Key, TargetKey};
+use super::membership::micros;
 use super::packed::Packed;
 use super::scripts::{self, Script};
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name};
@@ -20,6 +21,8 @@ use crate::mini_batch::MiniBatchIndex;
 
 /// Mini-batches asked about in one call; the server does nothing else meanwhile.
 const ASKED_AT_ONCE: usize = 4096;
+/// How long a node may be quiet that enters whether or not a seat is free.
+const QUIET: Duration = Duration::from_mins(1);
 /// The longest lease, microseconds: more is exact nowhere in Lua.
 const LONGEST_LEASE: u64 = 1 << 52;
 
@@ -75,9 +78,8 @@ impl RedisJob {
         seats: Option<Seats>,
     ) -> Result<Option<u32>, LedgerError> {
         let wish = wish.map(|id| id.to_string()).unwrap_or_default();
-        let (count, quiet) = seats
-            .map(|seats| (seats.count.to_string(), seats.quiet.as_micros().to_string()))
-            .unwrap_or_default();
+        let count = seats.map(|seats| seats.count.to_string()).unwrap_or_default();
+        let quiet = micros(seats.map_or(QUIET, |seats| seats.quiet));
         let report = Packed(NodeReport::default());
         let arguments = (&info.worker, Packed(info), report, wish, count, quiet);
         let keys = [Key::Job, Key::Nodes, Key::Workers, Key::Heard];

@@ -72,6 +72,8 @@ pub(super) enum TargetKey {
     JobChanges,
     RemovedJobs,
     JobIndex,
+    /// How many jobs ended, by how.
+    EndedJobs,
     /// A channel, and no key.
     Bell,
 }
@@ -91,6 +93,7 @@ impl TargetKey {
             Self::JobChanges => return "prs:jobs:changed".to_owned(),
             Self::RemovedJobs => return "prs:jobs:removed".to_owned(),
             Self::JobIndex => return "prs:jobs:index".to_owned(),
+            Self::EndedJobs => return "prs:jobs:ended".to_owned(),
             Self::Bell => "bell",
         };
         format!("prs:{{@{target}}}:{kind}")

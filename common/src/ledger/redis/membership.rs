@@ -1,6 +1,6 @@
 //! What brings jobs and workers together: offers, idle workers, targets, bells.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::packed::Packed;
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, scripts};
 use crate::ledger::history::of_last_day;
 use crate::ledger::{
-    Bell, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, JobState, KnownJob,
-    Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+    Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, JobState,
+    KnownJob, Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::message_pack;
 
@@ -50,7 +50,7 @@ impl Ledger for RedisLedger {
         worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
-        type Answer = (bool, bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool)>);
+        type Answer = (bool, bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool, Option<u64>)>);
         let (quiet, remembered) = (micros(quiet), micros(IDLE_IS_REMEMBERED));
         let name = worker.map_or("", |worker| &worker.instance);
         let arguments =
@@ -60,10 +60,11 @@ impl Ledger for RedisLedger {
         let (are_filled, leaves, found): Answer =
             self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
         let mut offered = Vec::with_capacity(found.len());
-        for (offer, nodes, state, is_concluded, is_watched) in found {
+        for (offer, nodes, state, is_concluded, is_watched, unmoved) in found {
+            let unmoved = unmoved.map(Duration::from_micros);
             let known = state.map(|state| KnownJob { state, is_concluded, is_watched });
             match message_pack::decode(&offer) {
-                Ok(offer) => offered.push(Offered { offer, nodes, known }),
+                Ok(offer) => offered.push(Offered { offer, nodes, known, unmoved }),
                 // The others do not wait for one that another program has put there.
                 Err(error) => tracing::warn!(%error, target, "an offer in the ledger is left alone"),
             }
@@ -150,6 +151,10 @@ impl Ledger for RedisLedger {
 
     async fn changed_jobs(&self, since: u64, limit: usize) -> Result<IndexChanges, LedgerError> {
         index::changes(self, since, limit).await
+    }
+
+    async fn ended_jobs(&self) -> Result<BTreeMap<EndKind, u64>, LedgerError> {
+        index::ended(self).await
     }
 
     async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError> {

@@ -7,7 +7,7 @@
 //!
 //! | key | type | holds |
 //! |---|---|---|
-//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `descriptors` (the sum of their fingerprints), `planned` (0, 1), the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `conclusion` and its `reason`. A job is there when this key is |
+//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `descriptors` (the sum of their fingerprints), `planned` (0, 1), the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `moved_us`, when an outcome came last, or a node where there was none; `conclusion` and its `reason`. A job is there when this key is |
 //! | `prs:{<job>}:ended` | string | one bit a mini-batch: its outcome is known |
 //! | `prs:{<job>}:segments` | list | committed segments in their order, each packed: key, size, duplicates |
 //! | `prs:{<job>}:segment_keys` | hash | position of a segment in the list, by key |
@@ -22,10 +22,11 @@
 //! | `prs:storage` | string | identity of the storage that the ledger belongs to |
 //! | `prs:targets` | sorted set | targets that idle workers looked for, by when (µs) |
 //! | `prs:draining` | hash | why a worker was asked to leave, by its name; expires |
-//! | `prs:jobs` | hash | the index of jobs: by job id, the order and the summary; nothing for one that was removed |
+//! | `prs:jobs` | hash | the index of jobs: by job id, the order, a mark where the end of this start was counted, and the summary; nothing for one that was removed |
 //! | `prs:jobs:changed` | sorted set | ids of the jobs in the index, by the number of the last change of each |
 //! | `prs:jobs:removed` | sorted set | of those, ids of removed jobs, by when (µs); remembered for a day |
 //! | `prs:jobs:index` | hash | `last`, the number of the last change; `filling`, a name, once all jobs in storage were found; `found` and `total`, how far that is; `owner` and `until` (µs), who keeps the index |
+//! | `prs:jobs:ended` | hash | how many jobs ended, by state, whether with every item, and target |
 //! | `prs:{@<target>}:offers` | hash | by run: the offer, packed |
 //! | `prs:{@<target>}:idle` | sorted set | workers without a job, packed, by when they looked (µs) |
 //! | `prs:{@<target>}:filled` | string | there while the offers are, or are about to be, compared with storage; expires |
@@ -59,6 +60,7 @@ mod packed;
 mod scripts;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{FromRedisValue, ToRedisArgs};
@@ -69,6 +71,7 @@ use self::failure::RedisFailure;
 use self::keys::TargetKey;
 use self::scripts::Script;
 use super::LedgerError;
+use crate::calls::Calls;
 
 /// How long the keys of a job and of a target are kept when nobody cares for them, far beyond any pause.
 const TIME_TO_LIVE: Duration = Duration::from_hours(14 * 24);
@@ -111,6 +114,24 @@ impl RedisLedger {
         self.run_for("", &scripts::CLOCK, &[], NONE).await
     }
 
+    /// Where the ledger at `url` is, without its password; nothing of a URL that cannot be read.
+    pub fn place(url: &str) -> Option<String> {
+        Address::parse(url).ok().map(|address| address.to_string())
+    }
+
+    /// The same ledger over the same connection, of whose calls `calls` hears.
+    #[must_use]
+    pub fn counted_by(mut self, calls: Arc<dyn Calls>) -> Self {
+        self.connection.calls = Some(calls);
+        self
+    }
+
+    /// The memory of the server as far as this user may ask for it, and its version as [`clock`](Self::clock) has it.
+    pub async fn memory(&self) -> Result<(Option<Memory>, String), LedgerError> {
+        let (said, version): (String, String) = self.run_for("", &scripts::ROOM, &[], NONE).await?;
+        Ok((Memory::parse(&said), version))
+    }
+
     /// Runs a script on keys of `target`.
     async fn run_for<T: FromRedisValue>(
         &self,
@@ -127,6 +148,26 @@ impl RedisLedger {
     fn error(&self, job: &str, failure: RedisFailure) -> LedgerError {
         let RedisFailure { kind, message, .. } = failure;
         LedgerError::new(kind, job, format!("{self}: {message}"))
+    }
+}
+
+/// The memory of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes that it uses.
+    pub used: u64,
+    /// Bytes that it may use; nothing where it may use all that its host has.
+    pub limit: Option<u64>,
+}
+
+impl Memory {
+    /// What the section `memory` of `INFO` says.
+    fn parse(said: &str) -> Option<Self> {
+        let value = |name: &str| {
+            let found = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            found?.trim().parse::<u64>().ok()
+        };
+        Some(Self { used: value("used_memory")?, limit: value("maxmemory").filter(|limit| *limit > 0) })
     }
 }
 

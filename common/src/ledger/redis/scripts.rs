@@ -8,20 +8,22 @@ use std::sync::LazyLock;
 /// A script and its name on the server.
 #[derive(Debug)]
 pub(super) struct Script {
+    /// The verb.
+    pub(super) name: &'static str,
     pub(super) text: &'static str,
     pub(super) hash: String,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    fn new(name: &'static str, text: &'static str) -> Self {
+        Self { name, text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 }
 
 macro_rules! scripts {
     ($($name:ident = $file:literal;)+) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("lua/", $file, ".lua"))));)+
+            LazyLock::new(|| Script::new($file, include_str!(concat!("lua/", $file, ".lua"))));)+
     };
 }
 
@@ -73,6 +75,8 @@ scripts! {
     CHANGED_JOBS = "changed_jobs";
     KEEP_INDEX = "keep_index";
     FILL_INDEX = "fill_index";
+    ENDED_JOBS = "ended_jobs";
     PROBE = "probe";
     CLOCK = "clock";
+    ROOM = "room";
 }

@@ -87,6 +87,11 @@ impl RabbitMqQueue {
         })
     }
 
+    /// Where the broker at `url` is, without its password; nothing of a URL that cannot be read.
+    pub fn place(url: &str) -> Option<String> {
+        Address::parse(url).ok().map(|address| address.to_string())
+    }
+
     /// The error of a call that used the queue. Of a queue whose leader is missing, or the majority of its hosts, the
     /// broker says that it is empty and not consumed; so does one that was killed within half a second of a declare, and
     /// never serves the queue again (seen with 3.10.8). From here the two cannot be told apart.

@@ -9,6 +9,7 @@ mod azure;
 mod client;
 mod guard;
 mod read;
+mod request;
 mod spool;
 mod version;
 
@@ -20,13 +21,14 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Storage, StorageError,
-    StorageErrorKind, Version, Writer,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Room, Storage,
+    StorageError, StorageErrorKind, Version, Writer,
 };
 use crate::dataset::http_url::{FOLDER, key_shown, lists};
 
 use answer::HttpFailure;
 use client::Server;
+pub use request::{HttpAnswer, HttpClient};
 use spool::Spool;
 use version::SeenState;
 
@@ -187,5 +189,9 @@ impl Storage for HttpStorage {
 
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         Err(self.read_only(key))
+    }
+
+    async fn room(&self) -> Result<Room, StorageError> {
+        Ok(Room::default())
     }
 }

@@ -31,7 +31,7 @@ use self::writer::LocalWriter;
 use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
-    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Storage,
+    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Room, Storage,
     StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
 };
 use crate::host_name;
@@ -398,6 +398,17 @@ impl Storage for LocalStorage {
         let knows_locks = knows_locks.await;
         self.delete(key).await?;
         knows_locks
+    }
+
+    async fn room(&self) -> Result<Room, StorageError> {
+        let looked = self.blocking("", |store| {
+            // What is written first makes the folder.
+            let root = std::path::absolute(&*store.root)?;
+            let there = root.ancestors().find(|folder| folder.is_dir());
+            let seen = rustix::fs::statvfs(there.unwrap_or(&root))?;
+            Ok(seen.f_bavail.saturating_mul(seen.f_frsize))
+        });
+        Ok(Room { free_bytes: Some(looked.await?), incomplete_uploads: None })
     }
 }
 

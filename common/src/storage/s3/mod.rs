@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use crate::refusals::PATIENCE;
 
 use super::{
-    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Storage,
+    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Room, Storage,
     StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
 };
 
@@ -181,6 +181,20 @@ impl S3Storage {
                 return Ok(found);
             }
         }
+    }
+
+    /// All of them that are below this place.
+    async fn all_incomplete(&self) -> Result<Vec<(String, String)>, StorageError> {
+        // MinIO takes the prefix of uploads for the name of one object, but without any it tells them all.
+        let prefix = if self.bucket.server == AWS { &self.prefix } else { "" };
+        let found = match self.incomplete(prefix).await {
+            // Credentials may be good for the prefix only.
+            Err(failure) if failure.kind == StorageErrorKind::PermissionDenied => {
+                self.incomplete(&self.prefix).await
+            }
+            found => found,
+        };
+        found.map_err(|failure| self.error("", failure))
     }
 
     /// Makes a write with a checksum of its body; without one where the server refuses that, which it is asked once.
@@ -358,16 +372,7 @@ impl Storage for S3Storage {
 
     async fn sweep(&self) -> Result<(), StorageError> {
         self.flush().await?;
-        // MinIO takes the prefix of uploads for the name of one object, but without any it tells them all.
-        let prefix = if self.bucket.server == AWS { &self.prefix } else { "" };
-        let found = match self.incomplete(prefix).await {
-            // Credentials may be good for the prefix only.
-            Err(failure) if failure.kind == StorageErrorKind::PermissionDenied => {
-                self.incomplete(&self.prefix).await
-            }
-            found => found,
-        };
-        for (key, id) in found.map_err(|failure| self.error("", failure))? {
+        for (key, id) in self.all_incomplete().await? {
             multipart::abort(&self.bucket, &key, &id).await.map_err(|failure| self.error("", failure))?;
         }
         Ok(())
@@ -377,5 +382,10 @@ impl Storage for S3Storage {
         let full = self.full(key)?;
         let probed = self.probe_conditions(&full).await.map_err(|failure| self.error(key, failure));
         self.delete(key).await.and(probed)
+    }
+
+    async fn room(&self) -> Result<Room, StorageError> {
+        let incomplete_uploads = Some(self.all_incomplete().await?.len() as u64);
+        Ok(Room { free_bytes: None, incomplete_uploads })
     }
 }

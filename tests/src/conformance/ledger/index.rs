@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::ledger::{IndexedJob, Ledger, Noted};
+use prs_common::ledger::{EndKind, EndedJob, IndexedJob, JobState, Ledger, Noted};
+use prs_common::timestamp::now_us;
 
 use super::unique;
 
 fn job(job_id: &str, order: u64, summary: &str) -> IndexedJob {
-    IndexedJob { job_id: job_id.to_owned(), order, summary: Bytes::copy_from_slice(summary.as_bytes()) }
+    let summary = Bytes::copy_from_slice(summary.as_bytes());
+    IndexedJob { job_id: job_id.to_owned(), order, summary, ended: None }
 }
 
 /// What changed of jobs whose ids begin so, behind a change, in the order of the changes; and the number of the last.
@@ -108,4 +110,63 @@ pub(super) async fn jobs_of_the_index_are_counted(ledger: &dyn Ledger) {
     ledger.forget_job(&id).await.unwrap();
     let forgotten = ledger.changed_jobs(0, 1).await.unwrap().jobs;
     assert!(noted > 0 && before <= noted && forgotten < u64::MAX / 2, "{before} {noted} {forgotten}");
+}
+
+/// How many jobs of a target ended, by state and whether with every item.
+async fn ended(ledger: &dyn Ledger, target: &str) -> Vec<(JobState, bool, u64)> {
+    let counts = ledger.ended_jobs().await.unwrap().into_iter();
+    let of_target = counts.filter(|(kind, _)| kind.target == target);
+    of_target.map(|(kind, count)| (kind.state, kind.is_complete, count)).collect()
+}
+
+pub(super) async fn end_of_a_start_is_counted_once(ledger: &dyn Ledger) {
+    // Its name has what stands between the parts of a count.
+    let (target, id) = (format!("{} 1 x", unique("ended")), unique("ends"));
+    let end = |state, is_complete, minutes: u64| {
+        let kind = EndKind { target: target.clone(), state, is_complete };
+        Some(EndedJob { kind, ended_us: now_us() - minutes * 60_000_000 })
+    };
+    let failed = IndexedJob { ended: end(JobState::Failed, false, 0), ..job(&id, 12, "failed") };
+    ledger.note_job(&job(&id, 9, "running"), Noted::Now).await.unwrap();
+    // The state may be told before how it came to it.
+    ledger.note_job(&job(&id, 12, "ends"), Noted::Now).await.unwrap();
+    assert_eq!(ended(ledger, &target).await, []);
+    for summary in ["failed", "failed", "tagged"] {
+        let noted = IndexedJob { summary: summary.into(), ..failed.clone() };
+        assert!(ledger.note_job(&noted, Noted::Now).await.unwrap());
+        assert_eq!(ended(ledger, &target).await, [(JobState::Failed, false, 1)], "{summary}");
+    }
+    // It goes on, and ends another time.
+    ledger.note_job(&job(&id, 14, "queued"), Noted::Now).await.unwrap();
+    ledger.note_job(&failed, Noted::Now).await.unwrap();
+    let completed = IndexedJob { ended: end(JobState::Completed, true, 180), ..job(&id, 19, "completed") };
+    for _ in 0..2 {
+        ledger.note_job(&completed, Noted::Now).await.unwrap();
+    }
+    let both = [(JobState::Completed, true, 1), (JobState::Failed, false, 1)];
+    assert_eq!(ended(ledger, &target).await, both, "an end that is known late counts, too");
+    // A note of what was removed comes late.
+    ledger.forget_job(&id).await.unwrap();
+    ledger.note_job(&completed, Noted::Now).await.unwrap();
+    assert_eq!(ended(ledger, &target).await, both);
+}
+
+pub(super) async fn end_of_an_unknown_job_counts_where_it_is_new(ledger: &dyn Ledger) {
+    let target = unique("ended");
+    for (name, minutes, noted, expected) in [
+        ("new", 1, Noted::Now, 1),
+        ("old", 61, Noted::Now, 1),
+        ("found", 1, Noted::Found, 1),
+        ("another", 0, Noted::Now, 2),
+    ] {
+        let id = unique(name);
+        let kind = EndKind { target: target.clone(), state: JobState::Canceled, is_complete: false };
+        let ended_us = now_us() - minutes * 60_000_000;
+        let seen = IndexedJob { ended: Some(EndedJob { kind, ended_us }), ..job(&id, 5, "ended") };
+        ledger.note_job(&seen, noted).await.unwrap();
+        // What is said of it later changes no count.
+        let tagged = IndexedJob { summary: "tagged".into(), ..seen };
+        ledger.note_job(&tagged, Noted::Now).await.unwrap();
+        assert_eq!(ended(ledger, &target).await, [(JobState::Canceled, false, expected)], "{name}");
+    }
 }

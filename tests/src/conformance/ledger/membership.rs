@@ -1,6 +1,6 @@
 //! Offers of jobs to the workers of a target, and seats for nodes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
@@ -8,7 +8,7 @@ use prs_common::ledger::{
     TargetCounts,
 };
 
-use super::{LIMITS, fresh, unique, worker};
+use super::{LIMITS, fresh, succeeded, unique, worker};
 use crate::deadline::{eventually, stays_pending, within};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -37,7 +37,7 @@ pub(super) async fn offer_is_seen_until_it_is_withdrawn(ledger: &dyn Ledger) {
     assert_eq!(offered(ledger, &target).await, []);
     for _ in 0..2 {
         ledger.offer(&target, &offer(&run)).await.unwrap();
-        let seen = Offered { offer: offer(&run), nodes: 0, known: None };
+        let seen = Offered { offer: offer(&run), nodes: 0, known: None, unmoved: None };
         assert_eq!(offered(ledger, &target).await, [seen], "of a job that the ledger does not know");
     }
     for _ in 0..2 {
@@ -71,7 +71,46 @@ pub(super) async fn offers_show_who_serves_what(ledger: &dyn Ledger) {
     assert_eq!(shown().await, Some((1, known)));
     run.remove().await.unwrap();
     let left = offered(ledger, &target).await;
-    assert_eq!(left, [Offered { offer: offer(&name), nodes: 0, known: None }], "the offer stays");
+    assert_eq!(
+        left,
+        [Offered { offer: offer(&name), nodes: 0, known: None, unmoved: None }],
+        "the offer stays"
+    );
+}
+
+pub(super) async fn offer_tells_when_its_job_moved_last(ledger: &dyn Ledger) {
+    let (target, name) = (unique("target"), unique("moves"));
+    let run = ledger.job(&name);
+    run.create(LIMITS).await.unwrap();
+    ledger.offer(&target, &offer(&name)).await.unwrap();
+    let unmoved = async || offered(ledger, &target).await.pop().unwrap().unmoved;
+    let until_some_time_is_over = async || {
+        while unmoved().await.unwrap() < Duration::from_millis(5) {}
+    };
+    assert_eq!(unmoved().await, None, "no node came");
+    let node = run.join(&worker("a"), None).await.unwrap();
+    let (came, first) = (Instant::now(), unmoved().await.unwrap());
+    until_some_time_is_over().await;
+    // Another node is no news.
+    run.take_seat(&worker("b"), seats(2)).await.unwrap().unwrap();
+    let before = came.elapsed();
+    assert!(first < MINUTE && unmoved().await.unwrap() >= before);
+    let began = Instant::now();
+    run.commit("s/1", 1, &[succeeded(1)]).await.unwrap();
+    let committed = Instant::now();
+    assert!(unmoved().await.unwrap() <= began.elapsed());
+    until_some_time_is_over().await;
+    // Neither is what is known already.
+    run.commit("s/2", 1, &[succeeded(1)]).await.unwrap();
+    let before = committed.elapsed();
+    assert!(unmoved().await.unwrap() >= before);
+    // All nodes go, and one comes.
+    for node in [node, node + 1] {
+        run.leave(node).await.unwrap();
+    }
+    let began = Instant::now();
+    run.join(&worker("c"), None).await.unwrap();
+    assert!(unmoved().await.unwrap() <= began.elapsed());
 }
 
 pub(super) async fn changed_offer_replaces_the_former(ledger: &dyn Ledger) {
@@ -79,7 +118,10 @@ pub(super) async fn changed_offer_replaces_the_former(ledger: &dyn Ledger) {
     ledger.offer(&target, &offer(&run)).await.unwrap();
     let more = Offer { nodes: 7, ..offer(&run) };
     ledger.offer(&target, &more).await.unwrap();
-    assert_eq!(offered(ledger, &target).await, [Offered { offer: more, nodes: 0, known: None }]);
+    assert_eq!(
+        offered(ledger, &target).await,
+        [Offered { offer: more, nodes: 0, known: None, unmoved: None }]
+    );
 }
 
 pub(super) async fn targets_are_apart(ledger: &dyn Ledger) {

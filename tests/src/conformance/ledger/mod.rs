@@ -93,6 +93,7 @@ macro_rules! __ledger_cases {
             membership {
                 offer_is_seen_until_it_is_withdrawn
                 offers_show_who_serves_what
+                offer_tells_when_its_job_moved_last
                 changed_offer_replaces_the_former
                 targets_are_apart
                 idle_workers_are_counted
@@ -111,6 +112,8 @@ macro_rules! __ledger_cases {
                 job_that_was_found_replaces_nothing
                 one_at_a_time_keeps_the_index
                 jobs_of_the_index_are_counted
+                end_of_a_start_is_counted_once
+                end_of_an_unknown_job_counts_where_it_is_new
             }
             leases {
                 lease_has_one_holder

@@ -58,6 +58,10 @@ if redis.call('EXISTS', tries) == 1 then
   end
 end
 
+if #duplicates < #indexes then
+  local time = redis.call('TIME')
+  redis.call('HSET', job, 'moved_us', string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2])))
+end
 local length = redis.call('RPUSH', segments, cmsgpack.pack({ ARGV[1], tonumber(ARGV[2]), duplicates }))
 redis.call('HSET', segment_keys, ARGV[1], length - 1)
 return cmsgpack.pack(duplicates)

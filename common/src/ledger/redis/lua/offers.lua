@@ -1,6 +1,7 @@
 -- The offers of a target: whether they were compared with storage, whether the worker that looks was asked to leave, and for
 -- each the offer, the nodes that were heard of
--- lately, the state (nil where the books are lost), whether it is concluded and whether it is watched (0, 1).
+-- lately, the state (nil where the books are lost), whether it is concluded and whether it is watched (0, 1), and how many
+-- microseconds ago an outcome came last, or a node where there was none (nil before that).
 -- The keys of the jobs follow from their names: 'prs:{' .. run .. '}:' and the kind.
 -- ARGV: whether a worker looks (0, 1), which one, how long a node may be quiet and how long an idle worker is remembered, both
 -- in microseconds, time to live in seconds, the name of the target, the name of the worker
@@ -20,7 +21,7 @@ local found = {}
 local fields = redis.call('HGETALL', offers)
 for at = 1, #fields, 2 do
   local of_job = 'prs:{' .. fields[at] .. '}:'
-  local known = redis.call('HMGET', of_job .. 'job', 'state', 'conclusion')
+  local known = redis.call('HMGET', of_job .. 'job', 'state', 'conclusion', 'moved_us')
   local watch = redis.call('HMGET', of_job .. 'leases', 'watch:owner', 'watch:until')
   found[#found + 1] = {
     fields[at + 1],
@@ -28,6 +29,7 @@ for at = 1, #fields, 2 do
     known[1],
     known[2] and 1 or 0,
     watch[1] and tonumber(watch[2]) > now and 1 or 0,
+    known[3] and math.max(now - tonumber(known[3]), 0),
   }
 end
 return { redis.call('EXISTS', filled), redis.call('HEXISTS', draining, ARGV[7]), found }
