@@ -148,6 +148,17 @@ test-traces: test-build servers ## spans for OpenTelemetry, from programs with t
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/otel" \
 		cargo test -p prs-tests --test traces $(CARGO_FLAGS) -- --ignored
 
+# Not part of `make test`: the programs are built a second time, with the feature.
+.PHONY: test-oidc
+test-oidc: test-build ## signing in with an identity provider, at a server with the feature oidc
+	cargo build -p prs-producer --features oidc $(CARGO_FLAGS)
+	mkdir -p "$(TARGET)/oidc"
+	cp "$(DEBUG)/prs" "$(DEBUG)/prs-worker" "$(DEBUG)/prs-producer" "$(DEBUG)/libprs_process.so" "$(TARGET)/oidc"
+	cargo build --workspace $(CARGO_FLAGS)
+	cargo test -p prs-server --features oidc --lib $(CARGO_FLAGS) oidc
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/oidc" \
+		cargo test -p prs-tests --test oidc $(CARGO_FLAGS) -- --ignored
+
 # Not part of `make test`: it wants a browser, and npm for one file.
 .PHONY: test-portal
 test-portal: test-build ## the pages of prs serve in Chromium: what people do there, and axe-core on every page
@@ -181,6 +192,7 @@ lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, types, docs, licences
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
 	cargo clippy -p prs-common --all-targets --features otel $(CARGO_FLAGS) -- -D warnings
+	cargo clippy -p prs-server --all-targets --features oidc $(CARGO_FLAGS) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(CARGO_FLAGS)
 	ops/check-dependencies ops/compose-smoke
 	cargo deny $(CARGO_FLAGS) check licenses bans sources

@@ -1,18 +1,18 @@
 //! A fleet as a whole: what its compute targets want and have, and its workers. A machine without a fleet has neither.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prs_common::ledger::{Ledger, LedgerError, RedisLedger};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job::ServerError;
-use prs_orchestrator::job::active::active_ids;
 use prs_orchestrator::job::{targets as of_targets, workers as of_workers};
 
 use crate::failure::Failure;
 use crate::homes::Whereabouts;
 use crate::homes::fleet::Reader;
 
-pub use prs_common::ledger::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
+pub use prs_common::ledger::{EndKind, HISTORY_STEP, HISTORY_STEPS, TargetCounts};
 pub use prs_orchestrator::job::targets::TargetView;
 pub use prs_orchestrator::job::workers::{WORKER_STATES, WorkerView};
 
@@ -78,18 +78,13 @@ pub async fn drain(whereabouts: &Whereabouts, worker: &str, reason: &str) -> Res
     asked.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
-/// Whether storage and ledger of the fleet answer; neither does without one.
-pub async fn is_reachable(whereabouts: &Whereabouts) -> (bool, bool) {
-    let Ok(Some(reader)) = Reader::connect(whereabouts).await else { return (false, false) };
-    let ledger = async {
-        match servers(whereabouts).await {
-            Ok(Some((_, ledger))) => ledger.targets().await.is_ok(),
-            _ => false,
-        }
-    };
-    let storage = active_ids(&**reader.storage());
-    let (storage, ledger) = tokio::join!(storage, ledger);
-    (storage.is_ok(), ledger)
+/// How many jobs of the fleet ended, by how, since its ledger was empty last; nothing without a fleet.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn ended_jobs(whereabouts: &Whereabouts) -> Result<BTreeMap<EndKind, u64>, Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(BTreeMap::new()) };
+    ledger.ended_jobs().await.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
 /// Storage and ledger of the fleet; nothing without one.

@@ -22,13 +22,14 @@
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | keep a list of all jobs in memory | [`index::IndexCopy`], and one program [`index::Keeper`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
+//! | see the servers behind the calls | [`servers::Servers`] |
 //! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
 //! | note who changed what at a server, and read it | [`audit::Audit`], [`audit::list`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `blobs`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `fleet`, `servers`, `blobs`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
 //! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
 
 pub mod assets;
@@ -60,6 +61,7 @@ pub mod records;
 pub mod remove;
 pub mod report;
 pub mod result;
+pub mod servers;
 pub mod show;
 pub mod standing;
 pub mod statistics;

@@ -16,7 +16,8 @@ use crate::http::rates::Counts;
 use crate::index::Index;
 use crate::live::Watches;
 use crate::metrics::Metrics;
-use crate::problem::{Kind, Problem};
+use crate::problem::{Kind, Places, Problem};
+use crate::servers::ServersView;
 
 /// What handlers share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) index: Index,
     /// The targets of the fleet.
     pub(crate) fleet: FleetView,
+    /// The servers behind this one.
+    pub(crate) servers: ServersView,
     /// How many requests come.
     pub(crate) counts: Counts,
     /// Who changed what.
@@ -45,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     /// What stands around pages.
     pub(crate) chrome: Chrome,
+    /// Places of its disk that no problem names.
+    pub(crate) places: Places,
     /// The address of this server, as its users have it.
     pub(crate) url: String,
     /// Whether links log browsers in.

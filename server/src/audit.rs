@@ -13,6 +13,7 @@ use prs_jobs::audit::{Audit, AuditLine, without_tokens};
 use tracing::info;
 
 use crate::app::App;
+use crate::auth::oidc::RETURN;
 use crate::auth::{How, Principal};
 use crate::http::addresses;
 use crate::problem::{Kind, Problem};
@@ -62,14 +63,14 @@ pub(crate) async fn audited(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if request.method().is_safe() {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
+    // A browser that comes back from the identity provider can only get, and begins a session.
+    let begins_session = route == RETURN;
+    if request.method().is_safe() && !begins_session {
         return Ok(next.run(request).await);
     }
+    let action = if begins_session { "session.create".to_owned() } else { action(request.method(), route) };
     let path = request.uri().path();
-    let action = {
-        let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-        action(request.method(), route.unwrap_or_default())
-    };
     if app.audit.is_stuck() && !action.starts_with("session.") {
         return Err(Problem::new(
             Kind::SERVERS_UNREACHABLE,
@@ -157,6 +158,7 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 fn how(how: How) -> &'static str {
     match how {
         How::Local => "local",
+        How::Proxy => "proxy",
         How::Session => "session",
         How::Token => "token",
     }

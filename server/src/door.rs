@@ -10,6 +10,7 @@ use axum_server::accept::Accept;
 use axum_server::tls_rustls::RustlsConfig;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use prometheus_client::metrics::counter::Counter;
 use rustls::crypto::ring;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -49,6 +50,8 @@ pub(crate) struct Door {
     kind: Kind,
     /// For connections.
     places: Arc<Semaphore>,
+    /// Counts those for which there is no place.
+    refused: Counter,
 }
 
 /// Whether they have TLS.
@@ -67,13 +70,14 @@ impl fmt::Debug for Kind {
 }
 
 impl Door {
-    /// With the certificate in these files, or plain where there are none; for so many connections together.
+    /// With the certificate in these files, or plain where there are none; for so many connections together; `refused` counts others.
     pub(crate) async fn open(
         files: Option<&TlsFiles>,
         connections: u32,
+        refused: Counter,
     ) -> Result<Self, (PathBuf, io::Error)> {
         let places = Arc::new(Semaphore::new(connections.max(1) as usize));
-        let Some(files) = files else { return Ok(Self { kind: Kind::Plain, places }) };
+        let Some(files) = files else { return Ok(Self { kind: Kind::Plain, places, refused }) };
         // The one that all of prs uses. That it was chosen before is fine.
         let _ = ring::default_provider().install_default();
         // The configuration does not say which of the two cannot be read.
@@ -82,7 +86,7 @@ impl Door {
         }
         let config = RustlsConfig::from_pem_file(&files.certificate, &files.key).await;
         let kind = config.map(Kind::Tls);
-        kind.map(|kind| Self { kind, places }).map_err(|error| (files.certificate.clone(), error))
+        kind.map(|kind| Self { kind, places, refused }).map_err(|error| (files.certificate.clone(), error))
     }
 
     /// Reads the certificate again whenever its files change. Never returns.
@@ -131,6 +135,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Door {
         let door = self.clone();
         async move {
             let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
+                door.refused.inc();
                 if matches!(door.kind, Kind::Plain) {
                     // A stream that has just come takes bytes only after the runtime has seen that it does.
                     let _ = timeout(REFUSAL, stream.writable()).await;

@@ -22,8 +22,9 @@ use tracing::{Instrument, info, trace_span};
 use crate::api::azure::document;
 use crate::app::App;
 use crate::audit::{Asking, RequestId};
-use crate::auth::{How, random_text};
-use crate::http::addresses;
+use crate::auth::proxy::Forwarded;
+use crate::auth::{Principal, random_text};
+use crate::http::addresses::{self, Client};
 use crate::problem::{Kind, Problem};
 use crate::traced::Traced;
 
@@ -50,11 +51,18 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let began = Instant::now();
     let id = request_id(request.headers());
     request.extensions_mut().insert(RequestId(id.clone()));
+    let client = app.access.proxies.client(addresses::peer(request.extensions()), request.headers());
+    request.extensions_mut().insert(Client(client));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let wants_page = wants_page(&path, request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let under_way = app.metrics.comes();
     let longest = longest(request.headers());
+    let request = {
+        let (parts, body) = request.into_parts();
+        let body = app.metrics.comes_with(&parts.headers, body);
+        Request::from_parts(parts, body)
+    };
     let mut kind = None;
     let traced = Traced::begin(request.headers(), route.as_ref().map(MatchedPath::as_str));
     let around =
@@ -67,6 +75,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     drop(under_way);
     let asker = response.extensions_mut().remove::<Asker>();
     if let Some(problem) = problem_of(&mut response) {
+        let problem = app.places.without(problem);
         kind = Some(problem.kind);
         let mut headers = std::mem::take(response.headers_mut());
         headers.remove(CONTENT_LENGTH);
@@ -90,6 +99,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     }
     let status = response.status().as_u16();
     let route = route.as_ref().map(MatchedPath::as_str);
+    let response = response.map(|body| app.metrics.goes_with(route, body));
     app.metrics.answered(&method, route, (status, kind), began.elapsed());
     if let Some(span) = traced.span() {
         around.record("trace_id", span.trace.to_string()).record("span_id", span.span.to_string());
@@ -133,19 +143,27 @@ pub(crate) async fn admit(
     }
     let _place = app.counts.begin()?;
     access.hosts.check(request.uri(), request.headers())?;
-    let address = addresses::of(request.extensions());
-    let principal = access.principal(request.headers(), address).await?;
+    let (address, peer) = (addresses::of(request.extensions()), addresses::peer(request.extensions()));
+    let forwarded = match access.proxies.take(peer, request.headers_mut())? {
+        Forwarded::Known(who) => Some(who),
+        Forwarded::Other(without_role) => {
+            request.extensions_mut().insert(without_role);
+            None
+        }
+        Forwarded::Nobody => None,
+    };
+    let principal = access.principal(request.headers(), address, forwarded).await?;
     if let (Some(asking), Some(who)) = (request.extensions().get::<Asking>(), &principal) {
         asking.is(who);
     }
-    let who = principal.as_ref().map(|who| who.token_id.as_deref().unwrap_or(&who.name));
+    let who = principal.as_ref().map(Principal::id);
     // A blob changes nothing that another sees, and they are many.
     let is_blob = request.uri().path().starts_with("/api/v1/blobs/");
     let method = if is_blob { &Method::GET } else { request.method() };
     app.counts.check(method, who, address)?;
     let _place_of_one = who.map(|who| app.counts.begin_of(who)).transpose()?;
-    let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
-    access.hosts.check_origin(request.method(), request.headers(), by_session)?;
+    let is_ambient = principal.as_ref().is_some_and(Principal::is_ambient);
+    access.hosts.check_origin(request.method(), request.headers(), is_ambient)?;
     if let Some(principal) = principal {
         let asker = Asker(principal.name.clone());
         request.extensions_mut().insert(principal);

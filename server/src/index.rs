@@ -4,7 +4,7 @@
 //! jobs of a folder, a summary of each is made here, and jobs are looked at again where something may have changed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use prs_common::layout;
@@ -36,6 +36,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Index {
     whereabouts: Whereabouts,
     kept: Mutex<Kept>,
+    /// How many jobs the list had last, and when that was.
+    standing: std::sync::Mutex<(usize, Instant)>,
     keeper: Mutex<Keeper>,
 }
 
@@ -60,7 +62,8 @@ struct Known {
 impl Index {
     /// The list of the jobs there. `owner` is a name that no other program has.
     pub(crate) fn new(whereabouts: Whereabouts, owner: String) -> Self {
-        Self { whereabouts, kept: Mutex::default(), keeper: Mutex::new(Keeper::new(owner)) }
+        let (kept, standing) = (Mutex::default(), std::sync::Mutex::new((0, Instant::now())));
+        Self { whereabouts, kept, standing, keeper: Mutex::new(Keeper::new(owner)) }
     }
 
     /// All jobs, as they are now or were a moment ago.
@@ -70,8 +73,16 @@ impl Index {
         if kept.made.is_some_and(|(made, age)| made.elapsed() < age) {
             return Ok(Arc::clone(&kept.snapshot));
         }
+        let began = Instant::now();
         self.look(&mut kept).await?;
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = (kept.snapshot.jobs.len(), began);
         Ok(Arc::clone(&kept.snapshot))
+    }
+
+    /// How many jobs the list has, and how long ago it was brought up to date, or the server started.
+    pub(crate) fn standing(&self) -> (usize, Duration) {
+        let (jobs, at) = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        (jobs, at.elapsed())
     }
 
     /// Keeps the copy up to date, and the index of the fleet true, for ever; ends at once where there is no fleet.

@@ -12,6 +12,7 @@
 //! | `auth/` | who asks, and what they may |
 //! | `index` | all jobs, in memory: of a fleet, a copy of the index in its ledger |
 //! | `fleet` | the targets of the fleet, as old as two seconds at most |
+//! | `servers` | the servers behind this one, as old as ten seconds at most |
 //! | `metrics/` | what is counted of the server, and figures of the fleet, for Prometheus |
 //! | `live/` | what watchers of a job see, made once for all of them |
 //! | `app` | what handlers share |
@@ -43,9 +44,13 @@ mod pages;
 mod problem;
 mod roles;
 mod serve;
+mod servers;
 mod traced;
 
 pub use auth::link::{LinkError, ask_for_link};
+pub use auth::oidc::OidcOptions;
+pub use auth::proxy::Network;
+pub use auth::role_map::RoleMap;
 pub use door::TlsFiles;
 pub use http::rates::Limits;
 pub use serve::{FirstToken, Options, ServeError, Server};

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::ROUTES;
 use crate::app::App;
+use crate::auth::proxy::WithoutRole;
 use crate::auth::{Principal, Role, check, not_known};
 use crate::pages::PAGES;
 use crate::problem::{Kind, Problem};
@@ -46,10 +47,23 @@ pub(crate) async fn authorize(
             request.extensions_mut().insert(Principal { role, ..who });
         }
         (Need::Role(role), Some(who)) => check(&who, role)?,
+        (_, None) if request.extensions().get::<WithoutRole>().is_some() => {
+            let name = request.extensions().get::<WithoutRole>().map_or("", |WithoutRole(name)| name);
+            return Err(without_role(name));
+        }
         (_, None) if is_page(&request) => return Ok(to_login(request.uri())),
         (_, None) => return Err(not_known()),
     }
     Ok(next.run(request).await)
+}
+
+/// The problem of a user whom a proxy knows, and whose groups have no role.
+fn without_role(name: &str) -> Problem {
+    Problem::new(
+        Kind::FORBIDDEN,
+        format_args!("{name} has no role here: no group that the proxy names is among those that have one."),
+    )
+    .hint("who administers the server gives groups roles with --role-map")
 }
 
 /// Whether who called an endpoint may use this address of the job that came of it: all that only reads, and cancel.

@@ -30,6 +30,9 @@ use url::Url;
 use crate::app::{App, Shared};
 use crate::audit::audited;
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
+use crate::auth::oidc::{OidcOptions, SignIn, is_safe};
+use crate::auth::proxy::{Network, Proxies};
+use crate::auth::role_map::RoleMap;
 use crate::auth::session::Sessions;
 use crate::auth::{Access, random_text};
 use crate::door::{Door, TlsFiles};
@@ -42,7 +45,9 @@ use crate::index::Index;
 use crate::live::Watches;
 use crate::metrics::Metrics;
 use crate::pages::Assets;
+use crate::problem::Places;
 use crate::roles::authorize;
+use crate::servers::ServersView;
 use crate::{api, pages};
 
 /// A client that sends no whole request for so long is left.
@@ -75,6 +80,12 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Whether everybody who reaches it may do everything.
     pub is_open: bool,
+    /// The networks of proxies that are believed to say where requests began.
+    pub trusted_proxies: Vec<Network>,
+    /// The roles of users whom these proxies name; nothing where they name none.
+    pub proxy_roles: Option<RoleMap>,
+    /// The identity provider that browsers sign in with, and the roles of its groups.
+    pub oidc: Option<(OidcOptions, RoleMap)>,
     /// The certificate, where it is reached by https without a proxy.
     pub tls: Option<TlsFiles>,
     /// Whether it may be reached from other machines without TLS of its own: a proxy has that.
@@ -131,6 +142,17 @@ pub enum ServeError {
         "{0} is reached from other machines, and there is no token yet that could be shown: make one with prs token create NAME --role admin, or give one that prs token generate printed in the variable PRS_TOKEN"
     )]
     NoToken(SocketAddr),
+    /// Proxies say who asks, and none is believed.
+    #[error(
+        "with --auth proxy a proxy says who asks: give its addresses with --trust-proxy, such as --trust-proxy 10.1.2.3"
+    )]
+    NoProxy,
+    /// Groups have roles, and nobody would have one.
+    #[error("nobody has a role: give --role-map, such as --role-map admin=prs-admins,submit=ml-*,read=*")]
+    NoRoles,
+    /// What the identity provider says would come in the clear.
+    #[error("--oidc-issuer {0} is not encrypted: give an address with https, or one of this machine")]
+    ProviderInTheClear(Url),
     /// It would be called by another scheme than it speaks.
     #[error("with --tls-cert the server is reached by https, and --url says {0}")]
     OtherScheme(Url),
@@ -194,26 +216,28 @@ impl Server {
         place: String,
     ) -> Result<Self, ServeError> {
         let is_public = options.check()?;
-        let door = Door::open(options.tls.as_ref(), options.limits.connections).await;
+        let metrics = Metrics::default();
+        let door =
+            Door::open(options.tls.as_ref(), options.limits.connections, metrics.refused_connections()).await;
         let door = door.map_err(|(path, error)| ServeError::Tls { path, error })?;
         let address = options.listen;
         let failed = |error| ServeError::Listen { address, error };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let metrics = options.metrics.map(|address| {
+        let metrics_listener = options.metrics.map(|address| {
             let failed = |error| ServeError::ListenForMetrics { address, error };
             let listener = TcpListener::bind(address).map_err(failed)?;
             info!(address = %listener.local_addr().map_err(failed)?, "metrics are served");
             Ok::<_, ServeError>(listener)
         });
-        let metrics = metrics.transpose()?;
+        let metrics_listener = metrics_listener.transpose()?;
         let scheme = if options.tls.is_some() { "https" } else { "http" };
         let url = options.url.as_ref().map_or_else(
             || format!("{scheme}://{address}"),
             |url| url.as_str().trim_end_matches('/').to_owned(),
         );
         let is_secure = url.starts_with("https:");
-        let whereabouts = whereabouts.heard_by(Arc::new(Heard::default()));
+        let whereabouts = whereabouts.heard_by(Arc::new(Heard::default())).counted_by(metrics.calls());
         let own = whereabouts.urls.as_ref().map(|urls| urls.storage.clone());
         let allowed = options.allowed_inputs.iter().cloned().chain(whereabouts.names.configured_places());
         let reach = Reach::new(own.as_deref(), allowed);
@@ -222,7 +246,11 @@ impl Server {
         if let Some(FirstToken(text)) = &options.first_token {
             enter(&tokens, text).await.map_err(ServeError::Jobs)?;
         }
-        if is_public && !tokens.is_any_active(now_us()).await.map_err(ServeError::Jobs)? {
+        let is_known_elsewhere = options.proxy_roles.is_some() || options.oidc.is_some();
+        if is_public
+            && !is_known_elsewhere
+            && !tokens.is_any_active(now_us()).await.map_err(ServeError::Jobs)?
+        {
             return Err(ServeError::NoToken(address));
         }
         let (program, paths) = (options.program.clone(), options.allowed_paths.clone());
@@ -231,17 +259,23 @@ impl Server {
         let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);
         let sessions =
             Sessions::new(address.port(), is_secure, secret.key("sessions"), tokens.session_keys());
+        let proxies = Proxies::new(options.trusted_proxies.clone(), options.proxy_roles.clone());
+        let own = Url::parse(&url).ok();
+        let sign_in = options.oidc.as_ref().zip(own.as_ref()).and_then(|((provider, roles), own)| {
+            SignIn::new(provider, roles, (own, address.port()), tokens.session_keys())
+        });
         let assets = Assets::new();
         let user = if options.is_open || is_public { "" } else { "local" };
         let app = App::new(Shared {
-            access: Access::new(hosts, sessions, &secret, options.is_open, tokens),
+            access: Access::new(hosts, sessions, &secret, options.is_open, (proxies, sign_in), tokens),
             desk,
             index: Index::new(whereabouts.clone(), format!("{url} {}", random_text::<9>())),
             fleet: FleetView::new(whereabouts.clone()),
+            servers: ServersView::new(whereabouts.clone()),
             counts: Counts::new(&options.limits),
             audit: Audit::open(&whereabouts).await.map_err(ServeError::Jobs)?,
-            metrics: Metrics::default(),
-            watches: Watches::new(whereabouts.clone(), options.limits.streams),
+            watches: Watches::new(whereabouts.clone(), options.limits.streams, &metrics),
+            metrics,
             chrome: Chrome {
                 place,
                 css: assets.css,
@@ -251,6 +285,7 @@ impl Server {
                 has_fleet: whereabouts.urls.is_some(),
                 is_open: options.is_open,
             },
+            places: Places::new(&whereabouts),
             url: url.clone(),
             has_links: !is_public,
             is_secure,
@@ -266,7 +301,7 @@ impl Server {
         // Where others come in, everybody has a token: the secret of this start is told to nobody.
         let file = if is_public { None } else { Some(ServerFile::write(&url, address.port(), &secret)?) };
         let tls = options.tls.clone();
-        Ok(Self { listener, app, secret, address, door, tls, metrics, _file: file })
+        Ok(Self { listener, app, secret, address, door, tls, metrics: metrics_listener, _file: file })
     }
 
     /// Where it listens.
@@ -365,6 +400,18 @@ impl Options {
             && url.scheme() != "https"
         {
             return Err(ServeError::OtherScheme(url.clone()));
+        }
+        match &self.oidc {
+            Some((provider, _)) if !is_safe(&provider.issuer) => {
+                return Err(ServeError::ProviderInTheClear(provider.issuer.clone()));
+            }
+            Some((_, roles)) if roles.is_empty() => return Err(ServeError::NoRoles),
+            _ => {}
+        }
+        match &self.proxy_roles {
+            Some(_) if self.trusted_proxies.is_empty() => return Err(ServeError::NoProxy),
+            Some(roles) if roles.is_empty() => return Err(ServeError::NoRoles),
+            _ => {}
         }
         if address.ip().to_canonical().is_loopback() {
             return Ok(false);

@@ -213,14 +213,33 @@ fn an_endpoint_is_changed_by_who_has_seen_it() {
         assert_eq!(answer.status, 400, "{no_object}: {}", answer.text());
     }
     let wrong = json!({ "defaults": { "deployment_name": "torch" } });
-    let change = |body: &Value| web.send("PATCH", path, &[JSON], body.to_string().as_bytes());
-    assert_eq!(change(&wrong).status, 404);
-    assert_eq!(change(&json!({ "tags": { "team": "vision" } })).json(200)["tags"]["team"], "vision");
+    let change = |headers: &[(&str, &str)], body: &Value| {
+        web.send("PATCH", path, &[&[JSON], headers].concat(), body.to_string().as_bytes())
+    };
+    let refused = change(&[("If-Match", "*")], &wrong);
+    assert_eq!(refused.status, 404);
+    let team = json!({ "tags": { "team": "vision" } });
+    assert_eq!((change(&[], &team).status, change(&[("If-Match", &tag)], &team).status), (428, 412));
+    let seen = web.get(path).header("etag").unwrap().to_owned();
+    let changed = change(&[("If-Match", &seen)], &team);
+    assert_eq!(changed.json(200)["tags"]["team"], "vision");
+    assert_eq!(web.get(path).header("etag"), changed.header("etag"));
     assert_eq!(web.get(&format!("{path}/deployments")).json(200)["value"][0]["name"], "xgb");
     assert_eq!(web.get(&format!("{path}/deployments/XGB")).json(200)["revision"], 1);
-    let delete = |path: &str| web.send("DELETE", path, &[], b"").status;
-    assert_eq!((delete(path), delete(&format!("{path}?yes=true"))), (409, 204));
-    assert_eq!(web.get(path).status, 404);
+    let delete = |path: &str, headers: &[(&str, &str)]| web.send("DELETE", path, headers, b"").status;
+    let (one, all) = (format!("{path}/deployments/xgb"), format!("{path}?yes=true"));
+    let of_one = web.get(&one).header("etag").unwrap().to_owned();
+    assert_eq!((delete(&one, &[]), delete(&one, &[("If-Match", &seen)])), (428, 412));
+    assert_eq!((delete(&all, &[]), delete(&all, &[("If-Match", &seen)])), (428, 412));
+    assert_eq!(delete(&one, &[("If-Match", &of_one)]), 204);
+    assert_eq!(delete(&one, &[("If-Match", "*")]), 404, "it is gone");
+    let seen = web.get(path).header("etag").unwrap().to_owned();
+    assert_eq!(delete(path, &[("If-Match", &seen)]), 409, "it is not said that all goes");
+    assert_eq!(delete(&all, &[("If-Match", &seen)]), 204);
+    // What is told of one that is gone names no place of the server.
+    let gone = web.get(path).json(404);
+    let place = job.path("").display().to_string();
+    assert!(!gone.to_string().contains(&*place), "{gone}");
 }
 
 /// The archive of the code, as bytes.
@@ -278,14 +297,16 @@ fn a_deployment_is_put_and_changed_by_who_has_seen_it() {
     assert_eq!(changed["definition"]["settings"]["mini_batch_size"], 5);
     assert_eq!(change_it(&[("If-Match", &tag)], &change).status, 412);
     assert_eq!(put("", &[("If-Match", &tag)], DEPLOYMENT).status, 412);
-    for (body, status) in [
-        (json!({ "name": "other" }), 422),
-        (json!({ "settings": { "mini_batch_siz": 5 } }), 422),
-        (json!({ "code_configuration": { "code": "/etc" } }), 422),
-        (json!({ "tags": null }), 400),
+    for (body, status, pointer) in [
+        (json!({ "name": "other" }), 422, ""),
+        (json!({ "settings": { "mini_batch_siz": 5 } }), 422, "#/settings/mini_batch_siz"),
+        (json!({ "settings": { "mini_batch_size": "many" } }), 422, "#/settings/mini_batch_size"),
+        (json!({ "code_configuration": { "code": "/etc" } }), 422, "#"),
+        (json!({ "tags": null }), 400, ""),
     ] {
         let told = change_it(&[("If-Match", "*")], &body).json(status);
-        assert!(!told.to_string().contains("cache"), "{told}");
+        assert!(!told.to_string().contains("cache") && !told.to_string().contains("--set"), "{told}");
+        assert_eq!(told["errors"][0]["pointer"].as_str().unwrap_or_default(), pointer, "{told}");
     }
     let broken = DEPLOYMENT.replace("score.py", "nothing.py");
     for (file, query, status, kind) in [

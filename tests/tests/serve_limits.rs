@@ -112,6 +112,20 @@ fn long_addresses_and_deep_bodies_are_refused() {
     let header = "a".repeat(40 << 10);
     assert_eq!(web.ask_with("GET", "/api/v1/jobs", &[("X-Long", &header)], "").status, 431);
     let json = [("Content-Type", "application/json")];
-    let deep = format!("{{\"spec\": {}{}}}", "[".repeat(5000), "]".repeat(5000));
-    assert_eq!(web.send("POST", "/api/v1/jobs", &json, deep.as_bytes()).status, 400);
+    let deep = |times: usize| format!("{{\"spec\": {}{}}}", "[".repeat(times), "]".repeat(times));
+    for (method, path) in [
+        ("POST", "/api/v1/jobs"),
+        ("POST", "/api/v1/tokens"),
+        ("POST", "/api/v1/workers/one/drain"),
+        ("POST", "/api/v1/uploads/missing"),
+        ("POST", "/api/v1/registry/data/versions/versions"),
+        ("POST", "/endpoints/heart/jobs"),
+        ("POST", "/api/v1/endpoints/heart/invoke"),
+    ] {
+        for times in [64, 100, 5000] {
+            let told = web.send(method, path, &json, deep(times).as_bytes());
+            assert_eq!(told.status, 400, "{path}: {}", told.text());
+            assert!(told.text().contains("nested deeper than 64"), "{path}: {}", told.text());
+        }
+    }
 }

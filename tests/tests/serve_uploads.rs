@@ -125,6 +125,26 @@ fn a_blob_is_kept_where_it_is_what_its_name_says() {
     assert_eq!(web.get(&format!("/api/v1/blobs/{name}")).status, 404);
     assert_eq!((put(&web, &name, b"rows").status, put(&web, &name, b"rows").status), (201, 200));
     assert_eq!(ask(&web).json(200)["missing"], json!([]));
+    assert_eq!(put(&web, &name, b"cows").json(422)["type"], "/problems/digest-mismatch");
+    assert_eq!(web.get(&format!("/api/v1/blobs/{name}")).text(), "rows");
+    // One that is there is read to its end, so that the connection goes on; who waits to be told to send it need not.
+    let large = vec![b'x'; 3 << 20];
+    let large_name = sent(&web, &large);
+    let token = run(&job, "token create again --role submit -q").trim().to_owned();
+    let ahead = |more: &str| {
+        format!(
+            "PUT /api/v1/blobs/{large_name} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/octet-stream\r\nContent-Length: {}\r\n{more}\r\n",
+            web.port(),
+            large.len()
+        )
+    };
+    let one = [ahead("").into_bytes(), large.clone()].concat();
+    let last = [ahead("Connection: close\r\n").into_bytes(), large.clone()].concat();
+    let answers = String::from_utf8_lossy(&web.exchange(&[one, last].concat())).into_owned();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
+    let told = web.exchange(ahead("Expect: 100-continue\r\nConnection: close\r\n").as_bytes());
+    assert!(told.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&told));
     let head = web.send("HEAD", &format!("/api/v1/blobs/{name}"), &[], b"");
     assert_eq!((head.status, head.header("content-length")), (200, Some("4")));
     assert_eq!(web.get(&format!("/api/v1/blobs/{name}")).text(), "rows");

@@ -193,7 +193,16 @@ impl Blobs {
         }
     }
 
-    /// Takes a blob of `length` bytes as they come; false where it was there, and nothing of them was read. Nothing is kept of what is
+    /// Whether a blob of this size is there, which is claimed.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn has(&self, digest: &str, length: u64) -> Result<bool, BlobError> {
+        self.claim(&[digest]).await?;
+        Ok(self.size(digest).await? == Some(length))
+    }
+
+    /// Takes a blob of `length` bytes as they come; false where it was there, and they were read all the same. Nothing is kept of what is
     /// not what its name says.
     ///
     /// # Errors
@@ -204,11 +213,11 @@ impl Blobs {
         length: u64,
         body: impl Stream<Item = Result<Bytes, String>> + Send,
     ) -> Result<bool, BlobError> {
-        self.claim(&[digest]).await?;
-        if self.size(digest).await? == Some(length) {
-            return Ok(false);
-        }
-        let mut writer = self.storage.writer(&key_of(digest), IfExists::Overwrite).await?;
+        let mut writer = if self.has(digest, length).await? {
+            None
+        } else {
+            Some(self.storage.writer(&key_of(digest), IfExists::Overwrite).await?)
+        };
         let (mut hasher, mut count) = (Sha256::new(), 0_u64);
         let mut body = std::pin::pin!(body);
         while let Some(piece) = body.next().await {
@@ -218,7 +227,9 @@ impl Blobs {
                 break;
             }
             hasher.update(&piece);
-            writer.write(piece).await?;
+            if let Some(writer) = &mut writer {
+                writer.write(piece).await?;
+            }
         }
         let found = hexadecimal(&hasher.finalize());
         if count != length {
@@ -227,8 +238,11 @@ impl Blobs {
         if found != digest {
             return Err(BlobError::Mismatch(found));
         }
-        writer.finish().await?;
-        Ok(true)
+        let is_new = writer.is_some();
+        if let Some(writer) = writer {
+            writer.finish().await?;
+        }
+        Ok(is_new)
     }
 
     /// Whether a disk of this machine has no room for `bytes` more; false where that is not known.
@@ -278,7 +292,9 @@ mod tests {
         }
         assert_eq!(blobs.size(ABC).await.unwrap(), None);
         assert!(blobs.take(ABC, 3, body(&["a", "bc"])).await.unwrap());
-        assert!(!blobs.take(ABC, 3, body(&["xyz"])).await.unwrap(), "it is there");
+        assert!(!blobs.take(ABC, 3, body(&["ab", "c"])).await.unwrap(), "it is there");
+        let other = blobs.take(ABC, 3, body(&["xyz"])).await.unwrap_err();
+        assert!(matches!(other, BlobError::Mismatch(_)), "{other:?}");
         assert!(blobs.need(&[ABC]).await.is_ok());
         assert_eq!(blobs.storage().get(&key_of(ABC)).await.unwrap(), "abc");
         let absent = "0".repeat(64);

@@ -136,15 +136,30 @@ pub async fn put(
 /// # Errors
 /// There is none, the default is no deployment of it, or the registry fails.
 pub async fn update(name: &str, file: &EndpointFile, whereabouts: &Whereabouts) -> Result<Endpoint, Failure> {
-    change(name, whereabouts, |mut endpoint| {
+    let changed = update_expected(name, file, Expected(&|_| true), whereabouts).await?;
+    changed.map(|(endpoint, _)| endpoint).ok_or_else(not_expected)
+}
+
+/// The same, where the endpoint is what is `expected`; nothing where it is not. Gives the new version of its object back, too.
+///
+/// # Errors
+/// As those of [`update`].
+pub async fn update_expected(
+    name: &str,
+    file: &EndpointFile,
+    expected: Expected<'_>,
+    whereabouts: &Whereabouts,
+) -> Result<Option<(Endpoint, String)>, Failure> {
+    let is_expected = |_: &Endpoint, version: &str| expected.0(Some(version));
+    let changed = change(name, is_expected, whereabouts, |mut endpoint| {
         if file.description.is_some() {
             endpoint.description.clone_from(&file.description);
         }
         endpoint.tags.extend(file.tags.clone());
         default_to(&mut endpoint, file)?;
         Ok((Some(endpoint.clone()), endpoint))
-    })
-    .await
+    });
+    changed.await
 }
 
 /// Deletes the endpoint `name` with its deployments. Its jobs go on, and stay.
@@ -152,7 +167,21 @@ pub async fn update(name: &str, file: &EndpointFile, whereabouts: &Whereabouts) 
 /// # Errors
 /// There is none, or the registry fails.
 pub async fn delete(name: &str, whereabouts: &Whereabouts) -> Result<Endpoint, Failure> {
-    change(name, whereabouts, |endpoint| Ok((None, endpoint))).await
+    delete_expected(name, Expected(&|_| true), whereabouts).await?.ok_or_else(not_expected)
+}
+
+/// The same, where the endpoint is what is `expected`; nothing where it is not.
+///
+/// # Errors
+/// As those of [`delete`].
+pub async fn delete_expected(
+    name: &str,
+    expected: Expected<'_>,
+    whereabouts: &Whereabouts,
+) -> Result<Option<Endpoint>, Failure> {
+    let is_expected = |_: &Endpoint, version: &str| expected.0(Some(version));
+    let deleted = change(name, is_expected, whereabouts, |endpoint| Ok((None, endpoint))).await?;
+    Ok(deleted.map(|(endpoint, _)| endpoint))
 }
 
 /// Deletes the deployment `name` of `endpoint`; the default one only with `anyway` where there are others. Its jobs go on, and stay.
@@ -165,7 +194,26 @@ pub async fn delete_deployment(
     anyway: bool,
     whereabouts: &Whereabouts,
 ) -> Result<Endpoint, Failure> {
-    change(endpoint, whereabouts, |mut there| {
+    let expected = ExpectedDeployment(&|_, _| true);
+    let deleted = delete_expected_deployment((endpoint, name), anyway, expected, whereabouts).await?;
+    deleted.ok_or_else(not_expected)
+}
+
+/// The same, where the deployment is what is `expected`; nothing where it is not.
+///
+/// # Errors
+/// As those of [`delete_deployment`].
+pub async fn delete_expected_deployment(
+    (endpoint, name): (&str, &str),
+    anyway: bool,
+    expected: ExpectedDeployment<'_>,
+    whereabouts: &Whereabouts,
+) -> Result<Option<Endpoint>, Failure> {
+    // That it has none of the name is said below.
+    let is_expected = |there: &Endpoint, _: &str| {
+        there.deployment(name).map_or(true, |deployment| expected.0(there, Some(deployment)))
+    };
+    let deleted = change(endpoint, is_expected, whereabouts, |mut there| {
         let name = there.deployment(name)?.name.clone();
         let is_default = there.default_deployment.as_ref() == Some(&name);
         if is_default && there.deployments.len() > 1 && !anyway {
@@ -180,27 +228,45 @@ pub async fn delete_deployment(
         }
         there.deployments.retain(|one| one.name != name);
         Ok((Some(there.clone()), there))
-    })
-    .await
+    });
+    Ok(deleted.await?.map(|(endpoint, _)| endpoint))
 }
 
-/// Does one change of an endpoint that is there.
-async fn change<R>(
+/// What a caller who expects anything never hears.
+fn not_expected() -> Failure {
+    Failure::wrong("it is not what is expected")
+}
+
+/// Does one change of an endpoint that is there, where it is what is expected, and gives the new version of its object back; nothing
+/// where it is not.
+async fn change(
     name: &str,
+    is_expected: impl Fn(&Endpoint, &str) -> bool,
     whereabouts: &Whereabouts,
-    decide: impl Fn(Endpoint) -> Result<(Option<Endpoint>, R), RegistryError>,
-) -> Result<R, Failure> {
+    decide: impl Fn(Endpoint) -> Result<(Option<Endpoint>, Endpoint), RegistryError>,
+) -> Result<Option<(Endpoint, String)>, Failure> {
+    /// What became of it.
+    enum Became {
+        Absent,
+        Other,
+        Changed(Endpoint),
+    }
     let registry = open(whereabouts).await?;
     let changed = registry.change_endpoint(name, |there| match there {
-        Some((endpoint, _)) => decide(endpoint).map(|(made, told)| (made, Some(told))),
-        None => Ok((None, None)),
+        Some((endpoint, version)) if is_expected(&endpoint, version) => {
+            decide(endpoint).map(|(made, told)| (made, Became::Changed(told)))
+        }
+        Some((endpoint, _)) => Ok((Some(endpoint), Became::Other)),
+        None => Ok((None, Became::Absent)),
     });
-    let (told, _) = changed.await.map_err(registry::failure)?;
-    if let Some(told) = told {
-        return Ok(told);
+    match changed.await.map_err(registry::failure)? {
+        (Became::Changed(told), version) => Ok(Some((told, version))),
+        (Became::Other, _) => Ok(None),
+        (Became::Absent, _) => {
+            let absent = registry.no_such_endpoint(name).await;
+            Err(registry::failure(absent.unwrap_or_else(|error| error)))
+        }
     }
-    let absent = registry.no_such_endpoint(name).await;
-    Err(registry::failure(absent.unwrap_or_else(|error| error)))
 }
 
 fn default_to(endpoint: &mut Endpoint, file: &EndpointFile) -> Result<(), RegistryError> {

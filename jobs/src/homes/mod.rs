@@ -29,6 +29,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
+use prs_common::calls::Calls;
 use prs_common::job::pipeline::step_id;
 use prs_common::job::{Names, RunsOn};
 use prs_common::layout;
@@ -66,6 +67,8 @@ pub struct Whereabouts {
     pub caller: Arc<dyn Caller>,
     /// The places elsewhere that jobs may use which are handed in here; all without it.
     pub reach: Option<Arc<Reach>>,
+    /// Hears of each call to storage and ledger of a fleet; nobody does without it.
+    pub calls: Option<Arc<dyn Calls>>,
     /// The servers of the fleet, once a call has needed them.
     reader: Arc<OnceCell<Arc<Reader>>>,
 }
@@ -84,7 +87,7 @@ impl fmt::Debug for Whereabouts {
 impl Whereabouts {
     /// Jobs on the servers at `urls`, or else in the folder `runs`. Connects to nothing yet.
     pub fn new(urls: Option<ServerUrls>, runs: PathBuf, names: Names, caller: Arc<dyn Caller>) -> Self {
-        Self { urls, runs, names, caller, reach: None, reader: Arc::default() }
+        Self { urls, runs, names, caller, reach: None, calls: None, reader: Arc::default() }
     }
 
     /// The same for calls of another caller, over the same connections.
@@ -97,6 +100,12 @@ impl Whereabouts {
     #[must_use]
     pub fn within(self, reach: Option<Arc<Reach>>) -> Self {
         Self { reach, ..self }
+    }
+
+    /// The same, of whose calls to storage and ledger of a fleet `calls` hears; they are connected to anew.
+    #[must_use]
+    pub fn counted_by(self, calls: Arc<dyn Calls>) -> Self {
+        Self { calls: Some(calls), reader: Arc::default(), ..self }
     }
 
     /// Where what is started here runs.

@@ -25,7 +25,7 @@ pub use site::{
     EndpointRow, EndpointsPage, FleetPage, GivenCall, GivenToken, GraphPage, JobPage, JobRow, JobsPage,
     LogEntry, LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow,
     NodesPage, OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused,
-    RegistryPage, RemovePage, SelectedPage, SelectedRow, SettingsPage, StateCount, SubmitPage, Tab,
-    TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter,
-    WorkerList, WorkerPage, WorkerRow,
+    RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage, StateCount,
+    SubmitPage, Tab, TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow,
+    VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
 };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use prs_common::storage::Reach;
+use prs_server::{Network, RoleMap};
 use url::Url;
 
 use super::WhereaboutsArguments;
@@ -41,9 +42,37 @@ pub(crate) struct Serve {
     /// `s3://bucket/prefix`, or `https://host/prefix` wherever that host is; may stand several times.
     #[arg(long = "allow-input", value_name = "URL", value_parser = Reach::place)]
     pub(crate) allowed_inputs: Vec<String>,
-    /// Who may use it: holders of a token, of its secret or of a link that it printed; or everyone who reaches it.
+    /// Who may use it: holders of a token, of its secret or of a link that it printed; with `proxy` users that a proxy before it names,
+    /// too; or everyone who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
     pub(crate) auth: Auth,
+    /// A network of proxies, or one address, whose `X-Forwarded-For` says where a request began, and with `--auth proxy` who asks; may
+    /// stand several times.
+    #[arg(long = "trust-proxy", value_name = "CIDR")]
+    pub(crate) trusted_proxies: Vec<Network>,
+    /// The address of an identity provider (OpenID Connect) that browsers sign in with; its groups have the roles of `--role-map`.
+    #[cfg(feature = "oidc")]
+    #[arg(long, value_name = "URL", requires = "oidc_client_id", conflicts_with = "link")]
+    pub(crate) oidc_issuer: Option<Url>,
+    /// What the server is called at the provider.
+    #[cfg(feature = "oidc")]
+    #[arg(long, value_name = "ID", requires = "oidc_issuer")]
+    pub(crate) oidc_client_id: Option<String>,
+    /// A file with the secret that the server has at the provider.
+    #[cfg(feature = "oidc")]
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer")]
+    pub(crate) oidc_client_secret_file: Option<PathBuf>,
+    /// The claim of the provider's tokens that has the groups; `groups` without it.
+    #[cfg(feature = "oidc")]
+    #[arg(long, value_name = "NAME", requires = "oidc_issuer")]
+    pub(crate) oidc_groups_claim: Option<String>,
+    /// What people call the provider; its host without it.
+    #[cfg(feature = "oidc")]
+    #[arg(long, value_name = "NAME", requires = "oidc_issuer")]
+    pub(crate) oidc_name: Option<String>,
+    /// The roles of groups that a proxy names, such as `admin=prs-admins,submit=ml-*,read=*`; `*` alone is everybody who is known.
+    #[arg(long, value_name = "ROLE=GROUP,...")]
+    pub(crate) role_map: Option<RoleMap>,
     /// Tell metrics, and whether the server is well, at this address and port, too, without a token.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -75,7 +104,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "auth", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,
@@ -96,6 +125,9 @@ pub(crate) struct TakeUp {
 pub(crate) enum Auth {
     /// Holders of a token, programs of its user, and browsers that one of them logged in.
     Local,
+    /// The same, and whom a proxy at an address of `--trust-proxy` names in `X-Forwarded-User`, with the role that `--role-map` gives the
+    /// groups in `X-Forwarded-Groups`.
+    Proxy,
     /// Everybody who reaches it, on a loopback address: for containers and tests.
     None,
 }

@@ -10,7 +10,9 @@ use prs_jobs::Whereabouts;
 use prs_jobs::intake::Program;
 use prs_jobs::paths::shown;
 use prs_jobs::records::Served;
-use prs_server::{FirstToken, Limits, LinkError, Options, ServeError, Server, TlsFiles, ask_for_link};
+use prs_server::{
+    FirstToken, Limits, LinkError, OidcOptions, Options, ServeError, Server, TlsFiles, ask_for_link,
+};
 
 use super::browser;
 use crate::cli::{Auth, Format, Serve};
@@ -29,6 +31,12 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         output::print(format, &record, |record| format!("{}\n", record.link.as_deref().unwrap_or_default()))?;
         return Ok(Code::Completed.into());
     }
+    let oidc = oidc(arguments)?;
+    if arguments.role_map.is_some() && arguments.auth != Auth::Proxy && oidc.is_none() {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--role-map gives roles to groups that a proxy or an identity provider names: it goes with --auth proxy, or with --oidc-issuer"
+        )));
+    }
     let whereabouts = arguments.whereabouts.settled()?;
     let place = place(&whereabouts);
     // Before anything is said that would have to be taken back.
@@ -38,6 +46,9 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         url: arguments.url.clone(),
         allowed_hosts: arguments.allowed_hosts.clone(),
         is_open: arguments.auth == Auth::None,
+        trusted_proxies: arguments.trusted_proxies.clone(),
+        oidc: oidc.map(|provider| (provider, arguments.role_map.clone().unwrap_or_default())),
+        proxy_roles: (arguments.auth == Auth::Proxy).then(|| arguments.role_map.clone().unwrap_or_default()),
         tls: tls(arguments),
         may_be_plain: arguments.insecure_http,
         limits: Limits {
@@ -74,6 +85,34 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
     };
     server.run(ends).await.map_err(failure)?;
     Ok(Code::Completed.into())
+}
+
+/// The identity provider that is named.
+#[cfg(feature = "oidc")]
+fn oidc(arguments: &Serve) -> Result<Option<OidcOptions>, Failure> {
+    let (Some(issuer), Some(client_id)) = (&arguments.oidc_issuer, &arguments.oidc_client_id) else {
+        return Ok(None);
+    };
+    let read = |path: &PathBuf| {
+        let secret = std::fs::read_to_string(path).map(|text| text.trim().to_owned());
+        secret
+            .with_context(|| format!("--oidc-client-secret-file {}", path.display()))
+            .map_err(Failure::usage)
+    };
+    Ok(Some(OidcOptions {
+        client_secret: arguments.oidc_client_secret_file.as_ref().map(read).transpose()?,
+        groups_claim: arguments.oidc_groups_claim.clone().unwrap_or_else(|| "groups".to_owned()),
+        name: arguments.oidc_name.clone().unwrap_or_else(|| issuer.host_str().unwrap_or_default().to_owned()),
+        issuer: issuer.clone(),
+        client_id: client_id.clone(),
+    }))
+}
+
+/// There is none: the program was built without the feature `oidc`.
+#[cfg(not(feature = "oidc"))]
+#[expect(clippy::unnecessary_wraps, reason = "the other one reads a file")]
+fn oidc(_: &Serve) -> Result<Option<OidcOptions>, Failure> {
+    Ok(None)
 }
 
 /// The files of the certificate.
@@ -118,6 +157,9 @@ fn failure(error: ServeError) -> Failure {
         | ServeError::InTheClear(_)
         | ServeError::NoUrl(_)
         | ServeError::NoToken(_)
+        | ServeError::NoProxy
+        | ServeError::NoRoles
+        | ServeError::ProviderInTheClear(_)
         | ServeError::OtherScheme(_)
         | ServeError::Tls { .. }
         | ServeError::Listen { .. }

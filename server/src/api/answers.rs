@@ -51,6 +51,7 @@ const ANSWERS: &[(&str, &str, Answer)] = &[
     ("get", "/api/v1/jobs/{job}/logs.tar.gz", Answer::Bytes),
     ("get", "/api/v1/jobs/{job}/outputs/{path}", Answer::Bytes),
     ("get", "/api/v1/jobs/{job}/result", Answer::Bytes),
+    ("get", "/api/v1/servers", Answer::Page("Server")),
     ("get", "/metrics", Answer::Bytes),
     ("get", "/livez", Answer::Bytes),
     ("get", "/readyz", Answer::Bytes),
@@ -95,6 +96,7 @@ pub(super) fn schemas() -> Map<String, Value> {
     schemas.insert("AttentionLine".to_owned(), attention());
     schemas.insert("JobSummary".to_owned(), summary());
     schemas.insert("JobObject".to_owned(), object());
+    schemas.insert("Server".to_owned(), server());
     schemas.insert(
         "CodeFile".to_owned(),
         json!({
@@ -117,6 +119,28 @@ fn attention() -> Value {
             "text": { "type": "string" },
             "link": { "type": "string" },
             "command": { "type": ["string", "null"] },
+        },
+    })
+}
+
+/// A server behind this one.
+fn server() -> Value {
+    let count_or_null = json!({ "type": ["integer", "null"], "minimum": 0 });
+    let room = ["memory_bytes", "memory_limit_bytes", "dead_messages", "free_bytes", "incomplete_uploads"];
+    let of_room: Map<String, Value> =
+        room.iter().map(|key| ((*key).to_owned(), count_or_null.clone())).collect();
+    json!({
+        "type": "object",
+        "required": ["dependency", "kind", "place", "reachable", "problem", "latency_seconds", "version", "room"],
+        "properties": {
+            "dependency": { "enum": ["storage", "ledger", "broker"] },
+            "kind": { "enum": ["s3", "folder", "redis", "rabbitmq"] },
+            "place": text_or_null(),
+            "reachable": { "type": "boolean" },
+            "problem": text_or_null(),
+            "latency_seconds": { "type": ["number", "null"], "minimum": 0 },
+            "version": text_or_null(),
+            "room": { "type": "object", "required": room, "properties": of_room },
         },
     })
 }

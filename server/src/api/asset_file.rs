@@ -16,6 +16,7 @@ use super::received::{
 };
 use super::uploads;
 use crate::app::App;
+use crate::http::json;
 use crate::problem::{Kind, Problem};
 
 /// Media types of YAML.
@@ -60,7 +61,7 @@ impl AssetText {
             let fingerprint = hexadecimal(&Sha256::digest(&body));
             return Ok(Self { text: body, staging, fingerprint, form: Form::Text });
         }
-        let mut value: Value = serde_json::from_str(&body).map_err(|error| wrong(error.to_string()))?;
+        let mut value: Value = json::read(body.as_bytes()).map_err(wrong)?;
         if !value.is_object() {
             return Err(wrong("it is no object".to_owned()));
         }

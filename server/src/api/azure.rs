@@ -26,6 +26,7 @@ use super::once::key_in;
 use super::submit::Key;
 use crate::app::App;
 use crate::auth::{Known, Principal, Role};
+use crate::http::json::read;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
@@ -59,8 +60,8 @@ pub(crate) async fn call(
     let body = to_bytes(request.into_body(), BODY).await.map_err(too_large)?;
     let bad = |why: String| Problem::new(Kind::BAD_REQUEST, why);
     let text = std::str::from_utf8(&body).map_err(|_| bad("The body is not UTF-8 text.".to_owned()))?;
-    let body: Value = serde_json::from_str(&without_trailing_commas(text))
-        .map_err(|error| bad(format!("The body is not JSON: {error}.")))?;
+    let body: Value = read(without_trailing_commas(text).as_bytes())
+        .map_err(|why| bad(format!("The body is not JSON that the address takes: {why}.")))?;
     let fingerprint = hexadecimal(&Sha256::digest(format!("{body}{deployment:?}")));
     let read = translate(&body).map_err(bad)?;
     let key = match (key_in(&headers)?, &read.invocation.job_name) {

@@ -16,7 +16,7 @@ use tracing::info;
 use super::asset_file::AssetText;
 use super::endpoints::{page, problem, text_of};
 use super::once::to_the_end;
-use super::received::{json, refused};
+use super::received::{Form, json, refused};
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit};
 use crate::http::conditional;
@@ -213,7 +213,7 @@ pub(crate) async fn patch(
         let meant = (&*endpoint, &*name);
         let made = Box::pin(endpoints::patch_deployment(meant, &set, &patch, &app.whereabouts)).await;
         let said = |failure: &Failure| {
-            let problem = refused(failure, None);
+            let problem = refused(failure, Some(Form::Change));
             let kind = if problem.kind == Kind::JOB_FILE { Kind::ASSET_FILE } else { problem.kind };
             refusal(failure, Problem { kind, ..problem })
         };
@@ -229,12 +229,20 @@ pub(crate) async fn delete(
     May(who): MaySubmit,
     State(app): State<App>,
     Path((name, deployment)): Path<(String, String)>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<StatusCode, Problem> {
     params.check(&["yes"])?;
     let anyway = params.flag("yes")?;
-    let deleted = endpoints::delete_deployment(&name, &deployment, anyway, &app.whereabouts).await;
-    deleted.map_err(|failure| problem(&failure))?;
+    let expects = Expects::of(&headers, true)?;
+    let check = |endpoint: &registry::Endpoint, there: Option<&registry::Deployment>| {
+        let tag = there.map(|one| tag_of(endpoint, one));
+        expects.as_ref().is_none_or(|expects| expects.holds(tag.as_deref()))
+    };
+    let expected = ExpectedDeployment(&check);
+    let meant = (&*name, &*deployment);
+    let deleted = endpoints::delete_expected_deployment(meant, anyway, expected, &app.whereabouts).await;
+    deleted.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = name, deployment, who = who.name, "a deployment is deleted");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -115,8 +115,8 @@ routes! {
     get "/api/v1/endpoints", "any", [], "Lists batch endpoints; with a token of the role invoke those that it names.";
     get "/api/v1/endpoints/{endpoint}", "any", [], "A batch endpoint, and where it is called.";
     put "/api/v1/endpoints/{endpoint}", "submit", [], "Creates it (If-None-Match: *), or replaces what is said of it (If-Match); its deployments stay.";
-    patch "/api/v1/endpoints/{endpoint}", "submit", [], "Changes its description, tags or default deployment.";
-    delete "/api/v1/endpoints/{endpoint}", "submit", [("yes", "true: with its deployments; jobs stay")], "Deletes it.";
+    patch "/api/v1/endpoints/{endpoint}", "submit", [], "Changes its description, tags or default deployment (If-Match).";
+    delete "/api/v1/endpoints/{endpoint}", "submit", [("yes", "true: with its deployments; jobs stay")], "Deletes it (If-Match).";
     get "/api/v1/endpoints/{endpoint}/deployments", "read", [], "Lists its deployments.";
     get "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "read", [], "A deployment of it.";
     put "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
@@ -129,7 +129,7 @@ routes! {
     ], "Changes settings of a deployment, which is a new revision of it (If-Match).";
     delete "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
         ("yes", "true: also where it is the default among several")
-    ], "Deletes a deployment; jobs stay.";
+    ], "Deletes a deployment (If-Match); jobs stay.";
     post "/api/v1/endpoints/{endpoint}/invoke", "invoke", [], "Calls it: runs its deployment on data, as a job. Takes an Idempotency-Key.";
     post "/endpoints/{endpoint}/jobs", "invoke", [], "Calls it by a body of Azure's REST.";
     get "/endpoints/{endpoint}/jobs", "any", [("$top", "jobs of a page [50]"), ("$skipToken", "from nextLink"), ("api-version", "any")], "Its jobs, as Azure's REST has them.";
@@ -159,6 +159,7 @@ routes! {
         ("q", "part of name, host, address, job or version"), LIMIT, CURSOR
     ], "Lists the workers of the fleet.";
     post "/api/v1/workers/{worker}/drain", "admin", [], "Asks a worker to leave, as its first SIGTERM does: what it runs may end. JSON with a reason, or nothing.";
+    get "/api/v1/servers", "read", [], "Storage, ledger and broker of the fleet, or the folder of the runs: whether each answers, and how fast; for administrators where it is, its version and what it has room for.";
     get "/metrics", "metrics", [], "Figures of the server and the fleet, as OpenMetrics has them.";
     get "/api/v1/tokens", "any", [LIMIT, CURSOR], "Lists the tokens, without their secrets, the newest first: for administrators all, for others their own.";
     post "/api/v1/tokens", "submit", [], "Creates a token: for administrators any, for who logged in with the role submit one of that role at most, for 90 days at most; JSON with name, role, endpoints of the role invoke, expires_in_days [90; 0 for never]. The answer has its secret, once.";

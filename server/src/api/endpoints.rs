@@ -133,10 +133,7 @@ pub(crate) async fn put(
     params.check(&[])?;
     let expected = Expects::of(request.headers(), true)?;
     let (body, _): (Body, _) = json(request).await?;
-    let check = |version: Option<&str>| {
-        let tag = version.map(tag_of);
-        expected.as_ref().is_none_or(|expected| expected.holds(tag.as_deref()))
-    };
+    let check = |version: Option<&str>| is_expected(expected.as_ref(), version);
     let expects = Expected(&check);
     let made = endpoints::put(&name, &body.into(), IfThere::Overwrite, expects, &app.whereabouts).await;
     let (endpoint, version, is_new) =
@@ -155,6 +152,7 @@ pub(crate) async fn patch(
     request: Request,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
+    let expects = Expects::of(request.headers(), true)?;
     let (body, _): (Body, _) = json(request).await?;
     if !body.properties.is_empty() {
         return Err(Problem::new(
@@ -162,10 +160,16 @@ pub(crate) async fn patch(
             "Of an endpoint description, tags and defaults.deployment_name change; PUT replaces properties.",
         ));
     }
-    let changed = endpoints::update(&name, &body.into(), &app.whereabouts).await;
-    let endpoint = changed.map_err(|failure| problem(&failure))?;
+    let check = |version: Option<&str>| is_expected(expects.as_ref(), version);
+    let changed = endpoints::update_expected(&name, &body.into(), Expected(&check), &app.whereabouts).await;
+    let (endpoint, version) = changed.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = endpoint.name, who = who.name, "an endpoint is changed");
-    Ok(Json(record(&app, endpoint)).into_response())
+    Ok(with_tag(&tag_of(&version), Json(record(&app, endpoint))))
+}
+
+/// Whether the object of an endpoint is of a version that a request expects.
+fn is_expected(expects: Option<&Expects>, version: Option<&str>) -> bool {
+    expects.is_none_or(|expects| expects.holds(version.map(tag_of).as_deref()))
 }
 
 /// `DELETE /endpoints/{endpoint}`.
@@ -173,16 +177,20 @@ pub(crate) async fn delete(
     May(who): MaySubmit,
     State(app): State<App>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<StatusCode, Problem> {
     params.check(&["yes"])?;
+    let expects = Expects::of(&headers, true)?;
     if !params.flag("yes")? {
         return Err(Problem::new(
             Kind::REFUSED,
             "The deployments of the endpoint are deleted with it: say ?yes=true. Jobs and outputs stay.",
         ));
     }
-    endpoints::delete(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    let check = |version: Option<&str>| is_expected(expects.as_ref(), version);
+    let deleted = endpoints::delete_expected(&name, Expected(&check), &app.whereabouts).await;
+    deleted.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = name, who = who.name, "an endpoint is deleted");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::auth::{May, MayRead};
 use crate::http::params::{Params, bad};
 use crate::live::{Streams, Tick, Watcher, events};
+use crate::metrics::API;
 use crate::problem::Problem;
 
 /// Tells the job where it changed.
@@ -43,7 +44,7 @@ pub(crate) async fn of_jobs(
     if let Some(other) = params.one("types")?.filter(|types| *types != "job") {
         return Err(bad("types", format_args!("{other:?} is not job; a job has events of its own")));
     }
-    let permit = app.watches.stream(&who)?;
+    let permit = app.watches.stream(&who, API)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events_of_jobs(app, watcher, permit))
 }
@@ -57,7 +58,7 @@ pub(crate) async fn of_job(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     app.seen(&id).await?;
-    let permit = app.watches.stream(&who)?;
+    let permit = app.watches.stream(&who, API)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), Status::default(), watcher, app.stop.clone(), permit))
 }

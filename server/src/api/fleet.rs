@@ -14,6 +14,7 @@ use tracing::info;
 use crate::app::App;
 use crate::auth::{Known, May, MayAdmin, MayRead};
 use crate::http::cursor;
+use crate::http::json::read;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
@@ -125,8 +126,8 @@ pub(crate) async fn drain(
     params.check(&[])?;
     let Drain { reason } = match &body[..] {
         [] => Drain::default(),
-        body => serde_json::from_slice(body).map_err(|error| {
-            Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {error}."))
+        body => read(body).map_err(|why| {
+            Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {why}."))
         })?,
     };
     drain_worker(&app, &worker, reason.trim(), &who.name).await?;

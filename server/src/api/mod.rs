@@ -22,6 +22,7 @@
 //! | `statistics` | what it did over time, its nodes and their hosts |
 //! | `audit` | who changed what |
 //! | `tokens` | tokens: list, create, revoke |
+//! | `servers` | the servers behind this one |
 //! | `service` | the server itself |
 //! | `endpoints` | batch endpoints, their deployments, calls |
 //! | `deployments` | the deployments of an endpoint |
@@ -57,6 +58,7 @@ mod packing;
 mod preview;
 pub(crate) mod received;
 pub(crate) mod registry;
+pub(crate) mod servers;
 mod service;
 mod statistics;
 pub(crate) mod submit;
@@ -134,6 +136,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/targets/{target}", get(fleet::target)))
         .merge(at("/api/v1/workers", get(fleet::workers)))
         .merge(at("/api/v1/workers/{worker}/drain", post(fleet::drain)))
+        .merge(at("/api/v1/servers", get(servers::list)))
         .merge(at("/metrics", get(service::metrics)))
         .merge(at("/api/v1/endpoints", get(endpoints::list)))
         .merge(at(

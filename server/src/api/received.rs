@@ -22,6 +22,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::uploads::{self, ArchiveRef, ManifestRef};
 use crate::app::App;
+use crate::http::json;
 use crate::problem::{ErrorAt, Kind, Problem};
 
 /// Bytes of a body of JSON.
@@ -43,6 +44,8 @@ pub(crate) enum Form {
     Part,
     /// As the body itself, in JSON.
     Whole,
+    /// As the keys of a change, in JSON.
+    Change,
     /// As a text that is no JSON.
     Text,
 }
@@ -133,7 +136,7 @@ pub(crate) fn wrong_type(takes: &str) -> Problem {
 }
 
 /// The JSON that a request has as its body, and its bytes.
-pub(crate) async fn json<T: DeserializeOwned + Default>(request: Request) -> Result<(T, Vec<u8>), Problem> {
+pub(crate) async fn json<T: DeserializeOwned>(request: Request) -> Result<(T, Vec<u8>), Problem> {
     check_plain(request.headers())?;
     if !media_type(request.headers()).eq_ignore_ascii_case("application/json") {
         return Err(wrong_type("application/json"));
@@ -151,7 +154,7 @@ pub(crate) async fn json<T: DeserializeOwned + Default>(request: Request) -> Res
             format_args!("The body is not the JSON that the address takes: {why}."),
         )
     };
-    let value = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    let value = json::read(&body).map_err(|why| wrong(&why))?;
     // A list without elements would be read as an object without keys.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(wrong(&"it is no object"));
@@ -563,8 +566,8 @@ pub(crate) fn refused_as(failure: &Failure, form: Option<Form>, kind: &'static K
     let Some(file) = failure.job_file() else { return Problem::of(failure, kind) };
     let errors = file.problems.iter().map(|one| ErrorAt {
         pointer: pointer(&one.key, form),
-        key: one.key.clone(),
-        line: one.line.filter(|_| !matches!(form, Some(Form::Spec | Form::Whole))),
+        key: own_key(&one.key, form).to_owned(),
+        line: one.line.filter(|_| !matches!(form, Some(Form::Spec | Form::Whole | Form::Change))),
         detail: one.message.clone(),
     });
     let errors: Vec<ErrorAt> = errors.collect();
@@ -585,13 +588,19 @@ pub(crate) fn refused_as(failure: &Failure, form: Option<Form>, kind: &'static K
     Problem::new(kind, format_args!("The {noun} has {count} {problems}.")).with_errors(errors)
 }
 
+/// A key as the request has it: what a body changes is a setting for the commands alone.
+fn own_key(key: &str, form: Option<Form>) -> &str {
+    if form == Some(Form::Change) { key.strip_prefix("--set ").unwrap_or(key) } else { key }
+}
+
 /// Where in the request a key stands that a problem is about.
 fn pointer(key: &str, form: Option<Form>) -> String {
+    let key = own_key(key, form);
     if let Some(key) = key.strip_prefix("--set ") {
         return format!("#/set/{}", escaped(key));
     }
     match form {
-        Some(form @ (Form::Spec | Form::Whole)) => {
+        Some(form @ (Form::Spec | Form::Whole | Form::Change)) => {
             let whole = if form == Form::Spec { "#/spec" } else { "#" };
             let parts = key.replace('[', ".").replace(']', "");
             let parts = parts.split('.').filter(|part| !part.is_empty());
@@ -615,6 +624,12 @@ mod tests {
             ("inputs[0].path", Some(Form::Yaml), "#/yaml"),
             ("tags.team", Some(Form::Whole), "#/tags/team"),
             ("tags.team", Some(Form::Text), "#"),
+            (
+                "--set settings.retry_settings.timeout",
+                Some(Form::Change),
+                "#/settings/retry_settings/timeout",
+            ),
+            ("inputs[0].path", Some(Form::Change), "#/inputs/0/path"),
             ("name", Some(Form::Part), "#/job"),
             ("--set node_count", Some(Form::Yaml), "#/set/node_count"),
             ("--set a/b", None, "#/set/a~1b"),

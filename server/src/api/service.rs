@@ -5,13 +5,13 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use prs_jobs::fleet::is_reachable;
+use prs_jobs::fleet::ended_jobs;
 use prs_jobs::homes::active_ids;
 use serde_json::json;
 
 use crate::app::App;
 use crate::auth::Known;
-use crate::metrics::MEDIA_TYPE;
+use crate::metrics::{Fleet, MEDIA_TYPE, Told};
 use crate::problem::{Kind, Problem};
 
 /// `GET /whoami`.
@@ -28,13 +28,21 @@ pub(crate) async fn version() -> Response {
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let targets = app.fleet.targets().await;
-    let up = match &targets {
-        _ if app.whereabouts.urls.is_none() => None,
-        Ok(_) => Some((true, true)),
-        Err(_) => Some(is_reachable(&app.whereabouts).await),
+    let (ended, servers) = match app.whereabouts.urls {
+        Some(_) => {
+            let (ended, servers) =
+                tokio::join!(ended_jobs(&app.whereabouts), app.servers.look(targets.is_err()));
+            (ended.ok(), Some(servers))
+        }
+        None => (None, None),
     };
-    let targets = targets.unwrap_or_default();
-    let text = app.metrics.text(app.watches.open(), app.audit.lag(), &targets.all, up);
+    let fleet = servers.as_deref().map(|servers| Fleet {
+        targets: targets.as_ref().ok().map(|targets| &targets.all[..]),
+        ended: ended.as_ref(),
+        servers,
+    });
+    let (watched, audit_lag, index) = (app.watches.watched(), app.audit.lag(), app.index.standing());
+    let text = app.metrics.text(&Told { watched, audit_lag, index, fleet });
     ([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text).into_response()
 }
 

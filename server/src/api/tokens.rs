@@ -16,8 +16,9 @@ use tracing::{info, warn};
 
 use super::jobs::Page;
 use crate::app::App;
-use crate::auth::{How, Known, May, MaySubmit, Principal};
+use crate::auth::{Known, May, MaySubmit, Principal};
 use crate::http::cursor;
+use crate::http::json::read;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
@@ -43,9 +44,9 @@ const LONGEST_OF_OWN: Duration = Duration::from_hours(90 * 24);
 
 /// Whether `who` may see and revoke a token: administrators all, others those that they show or made themselves.
 fn may_have(who: &Principal, token: &Token) -> bool {
-    let own = who.token_id.as_ref();
+    let own = who.own_id();
     who.role == Role::Admin
-        || own.is_some_and(|own| token.id == *own || token.created_by_id.as_ref() == Some(own))
+        || own.is_some_and(|own| token.id == own || token.created_by_id.as_deref() == Some(own))
 }
 
 /// Refuses what nobody may make for themselves. A program was given its token; a person who logged in makes others.
@@ -54,8 +55,8 @@ fn check_own(who: &Principal, new: &NewToken) -> Result<(), Problem> {
     if who.role == Role::Admin {
         return Ok(());
     }
-    let Principal { name, role, how, .. } = who;
-    if *how != How::Session {
+    let Principal { name, role, .. } = who;
+    if !who.is_ambient() {
         return refused(format!(
             "{name} has the role {role}, and makes tokens after a login at /login alone."
         ));
@@ -92,7 +93,7 @@ pub(crate) async fn make(
     let lifetime = (days > 0).then(|| Duration::from_hours(24 * u64::from(days)));
     let new = NewToken { name, role, endpoints, lifetime };
     check_own(who, &new)?;
-    let by = Creator { name: &who.name, id: who.token_id.as_deref() };
+    let by = Creator { name: &who.name, id: who.own_id() };
     let made = app.access.tokens.create(&new, by, now_us()).await;
     let (token, secret) = made.map_err(|failure| Problem::of(&failure, Kind::BAD_REQUEST))?;
     info!(by = who.name, id = token.id, role = %token.role, "a token was created");
@@ -149,9 +150,8 @@ pub(crate) async fn create(
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
         return Err(Problem::new(Kind::WRONG_MEDIA_TYPE, "The address takes application/json."));
     }
-    let wanted: Wanted = serde_json::from_slice(&body).map_err(|error| {
-        Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be used: {error}."))
-    })?;
+    let wanted: Wanted = read(&body)
+        .map_err(|why| Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be used: {why}.")))?;
     let Wanted { name, role, endpoints, expires_in_days } = wanted;
     let (token, secret) = make(&app, &who, name, role, endpoints, expires_in_days).await?;
     let at = format!("/api/v1/tokens/{}", token.id);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -180,6 +180,12 @@ pub(crate) async fn put(
     if blobs.is_too_much(length) {
         return Err(no_room());
     }
+    // Who waits to be told to send it need not.
+    if is_asked_for(request.headers())
+        && blobs.has(&digest, length).await.map_err(|error| problem(error, &digest))?
+    {
+        return Ok(StatusCode::OK);
+    }
     let body = request.into_body().into_data_stream();
     let body = futures_util::stream::unfold(Some(body), |body| async move {
         let mut body = body?;
@@ -195,6 +201,11 @@ pub(crate) async fn put(
         info!(digest, bytes = length, who = who.name, "a blob is sent");
     }
     Ok(if is_new { StatusCode::CREATED } else { StatusCode::OK })
+}
+
+/// Whether a client waits until it is told to send the body.
+fn is_asked_for(headers: &HeaderMap) -> bool {
+    headers.get(EXPECT).is_some_and(|expects| expects.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// `GET /blobs/{sha256}`.

@@ -13,6 +13,8 @@ use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::link::{Codes, Secret};
+use super::oidc::SignIn;
+use super::proxy::Proxies;
 use super::role::{How, Principal};
 use super::session::{Session, Sessions};
 use crate::http::addresses::network;
@@ -36,6 +38,10 @@ pub(crate) struct Access {
     secret: [u8; 32],
     /// Whether everybody who reaches the server may do everything.
     pub(crate) is_open: bool,
+    /// The proxies that are believed.
+    pub(crate) proxies: Proxies,
+    /// The identity provider, where there is one.
+    pub(crate) sign_in: Option<SignIn>,
     /// What `prs token create` made.
     pub(crate) tokens: Tokens,
     /// Wrong credentials, by where they come from.
@@ -49,6 +55,7 @@ impl Access {
         sessions: Sessions,
         secret: &Secret,
         is_open: bool,
+        (proxies, sign_in): (Proxies, Option<SignIn>),
         tokens: Tokens,
     ) -> Self {
         Self {
@@ -57,23 +64,33 @@ impl Access {
             codes: Codes::new(secret),
             secret: Sha256::digest(secret.text().as_bytes()).into(),
             is_open,
+            proxies,
+            sign_in,
             tokens,
             wrong: Rate::a_minute(TRIES),
         }
     }
 
-    /// Who sends a request with `headers` from `address`; nothing where that is not said. Wrong credentials are a problem.
+    /// Who sends a request with `headers` from `address`; nothing where that is not said. Wrong credentials are a problem. A token counts
+    /// for more than what a proxy has `forwarded`, and that for more than a session.
     pub(crate) async fn principal(
         &self,
         headers: &HeaderMap,
         address: IpAddr,
+        forwarded: Option<Principal>,
     ) -> Result<Option<Principal>, Problem> {
         if let Some(value) = headers.get(AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|text| {
                 let (scheme, token) = text.split_once(' ')?;
                 scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
             });
-            return self.bearer(token.unwrap_or_default(), address).await.map(Some);
+            // What else stands there may be meant for the proxy.
+            if token.is_some() || forwarded.is_none() {
+                return self.bearer(token.unwrap_or_default(), address).await.map(Some);
+            }
+        }
+        if forwarded.is_some() {
+            return Ok(forwarded);
         }
         if self.is_open {
             return Ok(Some(Principal::local(How::Local)));
@@ -82,6 +99,9 @@ impl Access {
         match session.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))? {
             None => Ok(None),
             Some(Session::Local) => Ok(Some(Principal::local(How::Session))),
+            Some(Session::SignedIn(user, until_us)) => {
+                Ok(self.sign_in.as_ref().and_then(|sign_in| sign_in.principal(user, until_us)))
+            }
             Some(Session::Token(id)) => match self.tokens.of_id(&id, now_us()).await {
                 Ok(of) => Ok(Some(Principal::of_token(of, How::Session))),
                 Err(refusal) if refusal.is_of_store() => Err(not_looked_up(&refusal)),

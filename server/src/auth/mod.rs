@@ -6,11 +6,17 @@
 //! | `signed` | texts that only this server can have written |
 //! | `link` | links that log a browser in once; the file that tells programs of this user where the server is |
 //! | `session` | the cookie of a browser that has logged in |
+//! | `role_map` | roles by groups |
+//! | `proxy` | proxies before the server, and whom they know |
+//! | `oidc/` | signing in with an identity provider |
 //! | `access` | who asks, found before a handler runs |
 
 pub(crate) mod access;
 pub(crate) mod link;
+pub(crate) mod oidc;
+pub(crate) mod proxy;
 pub(crate) mod role;
+pub(crate) mod role_map;
 pub(crate) mod session;
 pub(crate) mod signed;
 

@@ -9,6 +9,8 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
+    /// By a proxy before the server.
+    Proxy,
     /// By the secret of a server on the same machine, or because such a server asks nobody.
     Local,
     /// By the session of a browser.
@@ -34,6 +36,9 @@ pub(crate) struct Principal {
     pub(crate) how: How,
     /// The id of their token.
     pub(crate) token_id: Option<String>,
+    /// What tells them from all others where they have no token and are not the user of the server.
+    #[serde(skip)]
+    pub(crate) subject: Option<String>,
 }
 
 impl Principal {
@@ -46,12 +51,23 @@ impl Principal {
             expires_us: None,
             how,
             token_id: None,
+            subject: None,
         }
     }
 
     /// What tells it from all others: names may be those of several tokens.
     pub(crate) fn id(&self) -> &str {
-        self.token_id.as_deref().unwrap_or(&self.name)
+        self.own_id().unwrap_or(&self.name)
+    }
+
+    /// The same; nothing of the user of the server.
+    pub(crate) fn own_id(&self) -> Option<&str> {
+        self.token_id.as_deref().or(self.subject.as_deref())
+    }
+
+    /// Whether a browser says who they are without being asked, so that a page of another site could make it ask for something.
+    pub(crate) fn is_ambient(&self) -> bool {
+        matches!(self.how, How::Session | How::Proxy)
     }
 
     /// The same as a job keeps who handed it in.
@@ -67,7 +83,7 @@ impl Principal {
     /// A holder of a token.
     pub(crate) fn of_token(of: tokens::Principal, how: How) -> Self {
         let tokens::Principal { token_id, name, role, endpoints, expires_us } = of;
-        Self { name, role, endpoints, expires_us, how, token_id: Some(token_id) }
+        Self { name, role, endpoints, expires_us, how, token_id: Some(token_id), subject: None }
     }
 }
 

@@ -2,14 +2,18 @@
 //!
 //! Who logged in with a token of the registry is that token, looked up at each request: the session ends with it, and all
 //! servers over the registry know it, for they sign with the same key. Who logged in with the secret of one start of a server, or with
-//! a link made of it, is known to that server alone.
+//! a link made of it, is known to that server alone. Who signed in with an identity provider is in the cookie with name and role, which
+//! hold as long as the session does, and as long as servers give the groups of that provider the same roles.
 
 use std::time::Duration;
 
 use axum::http::header::COOKIE;
 use axum::http::{HeaderMap, HeaderValue};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use prs_jobs::Failure;
-use prs_jobs::tokens::SessionKeys;
+use prs_jobs::tokens::{Role, SessionKeys};
+use serde::{Deserialize, Serialize};
 
 use super::signed::Key;
 
@@ -35,6 +39,21 @@ pub(crate) enum Session {
     Local,
     /// The holder of the token with this id.
     Token(String),
+    /// A user of the identity provider, until this moment, microseconds since the Unix epoch.
+    SignedIn(SignedIn, u64),
+}
+
+/// A user of the identity provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SignedIn {
+    /// What never changes of the user.
+    pub(crate) subject: String,
+    /// The name.
+    pub(crate) name: String,
+    /// The role of the groups.
+    pub(crate) role: Role,
+    /// What changes with the provider, and with the roles that its groups have.
+    pub(crate) rules: String,
 }
 
 impl Sessions {
@@ -60,6 +79,15 @@ impl Sessions {
         Ok(self.header(&value, LASTS.as_secs()))
     }
 
+    /// The same for a user of the identity provider, whose page the browser comes from.
+    pub(crate) async fn begin_signed_in(&self, user: &SignedIn, now_us: u64) -> Result<HeaderValue, Failure> {
+        let (number, key) = self.keys.newest(now_us).await?;
+        let key = Key::new(&key, PURPOSE);
+        let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(user).unwrap_or_default());
+        let value = key.sign(&format!("3.{number:x}.{text}.{:x}", until(now_us)));
+        Ok(self.header_of(&value, LASTS.as_secs(), true))
+    }
+
     /// What an answer sets in the browser of a person who logs out.
     pub(crate) fn end(&self) -> HeaderValue {
         self.header("", 0)
@@ -67,8 +95,13 @@ impl Sessions {
 
     fn header(&self, value: &str, seconds: u64) -> HeaderValue {
         // Lax, so that a link in a message leads to the page and not to the login. A change needs more than the cookie anyway.
-        let rules =
-            if self.is_secure { "Secure; HttpOnly; SameSite=Lax" } else { "HttpOnly; SameSite=Strict" };
+        self.header_of(value, seconds, self.is_secure)
+    }
+
+    fn header_of(&self, value: &str, seconds: u64, is_lax: bool) -> HeaderValue {
+        let secure = if self.is_secure { "Secure; " } else { "" };
+        let site = if is_lax { "Lax" } else { "Strict" };
+        let rules = format!("{secure}HttpOnly; SameSite={site}");
         let text = format!("{}={value}; Path=/; Max-Age={seconds}; {rules}", self.cookie);
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
     }
@@ -81,7 +114,7 @@ impl Sessions {
         let Some(value) = pairs.find_map(|(name, value)| (name == self.cookie).then_some(value)) else {
             return Ok(None);
         };
-        let Some(rest) = value.strip_prefix("2.") else {
+        let Some(rest) = value.strip_prefix("2.").or_else(|| value.strip_prefix("3.")) else {
             let text = self.local.open(value).and_then(|text| text.strip_prefix("1."));
             return Ok(text.filter(|until| is_ahead(until, now_us)).map(|_| Session::Local));
         };
@@ -90,8 +123,16 @@ impl Sessions {
         let Some(key) = self.keys.valid(number, now_us).await? else { return Ok(None) };
         let key = Key::new(&key, PURPOSE);
         let parts: Vec<&str> = key.open(value).unwrap_or_default().split('.').collect();
-        let [_, _, id, until] = parts[..] else { return Ok(None) };
-        Ok(is_ahead(until, now_us).then(|| Session::Token(id.to_owned())))
+        let [kind, _, who, until] = parts[..] else { return Ok(None) };
+        if !is_ahead(until, now_us) {
+            return Ok(None);
+        }
+        if kind == "2" {
+            return Ok(Some(Session::Token(who.to_owned())));
+        }
+        let read = URL_SAFE_NO_PAD.decode(who).ok().and_then(|body| serde_json::from_slice(&body).ok());
+        let until_us = u64::from_str_radix(until, 16).unwrap_or_default();
+        Ok(read.map(|user| Session::SignedIn(user, until_us)))
     }
 }
 
@@ -164,5 +205,29 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         let stranger = sessions(elsewhere.path(), 8470, true, b"one").await;
         assert_eq!(stranger.session(&headers, now).await.unwrap(), None, "another registry");
+    }
+
+    #[tokio::test]
+    async fn a_session_of_the_identity_provider_has_the_user_in_it() {
+        let runs = tempfile::tempdir().unwrap();
+        let here = sessions(runs.path(), 8470, false, b"one").await;
+        let there = sessions(runs.path(), 8470, false, b"other").await;
+        let now = 1_795_262_400_000_000;
+        let user = SignedIn {
+            subject: "oidc:0a.1b".to_owned(),
+            name: "Ana ~ B\u{e4}r".to_owned(),
+            role: Role::Submit,
+            rules: "x".to_owned(),
+        };
+        let set = here.begin_signed_in(&user, now).await.unwrap();
+        assert!(set.to_str().unwrap().ends_with("; HttpOnly; SameSite=Lax"), "it comes from another site");
+        let headers = cookie(&set);
+        let until = now + TWELVE_HOURS;
+        let found = there.session(&headers, until - 1).await.unwrap();
+        assert_eq!(found, Some(Session::SignedIn(user, until)));
+        assert_eq!(there.session(&headers, until).await.unwrap(), None);
+        let forged = set.to_str().unwrap().replacen("=3.", "=2.", 1);
+        let forged = HeaderValue::from_str(&forged).unwrap();
+        assert_eq!(here.session(&cookie(&forged), now).await.unwrap(), None);
     }
 }

@@ -5,8 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use axum::extract::ConnectInfo;
 use axum::http::Extensions;
 
-/// The address that a request came from.
+/// The address that a request began at, where proxies that are believed say so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client(pub(crate) IpAddr);
+
+/// The address that a request came from: that of who asked, also where it came through a proxy.
 pub(crate) fn of(extensions: &Extensions) -> IpAddr {
+    extensions.get::<Client>().map_or_else(|| peer(extensions), |Client(address)| *address)
+}
+
+/// The address at the other end of its connection.
+pub(crate) fn peer(extensions: &Extensions) -> IpAddr {
     extensions
         .get::<ConnectInfo<SocketAddr>>()
         .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(address)| address.ip().to_canonical())

@@ -53,13 +53,13 @@ impl Hosts {
         self.known.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Refuses a change that a page of another site may have asked for. `by_session` is whether the browser's session says who
-    /// asks; who sends a token means it.
+    /// Refuses a change that a page of another site may have asked for. `is_ambient` is whether a browser says who asks without
+    /// being told to, by its session or by what the proxy knows it by; who sends a token means it.
     pub(crate) fn check_origin(
         &self,
         method: &Method,
         headers: &HeaderMap,
-        by_session: bool,
+        is_ambient: bool,
     ) -> Result<(), Problem> {
         if method.is_safe() {
             return Ok(());
@@ -75,7 +75,7 @@ impl Hosts {
                 named.eq_ignore_ascii_case(host) && self.knows(without_port(named))
             }
             // No browser sends neither.
-            (None, None) => !by_session,
+            (None, None) => !is_ambient,
         };
         if is_ours {
             return Ok(());

@@ -7,6 +7,7 @@
 //! | `range` | which bytes of a file are asked for |
 //! | `conditional` | whether who asks has the newest already |
 //! | `expected` | what a request that changes something expects to be there |
+//! | `json` | bodies of JSON |
 //! | `addresses` | where requests come from |
 //! | `rates` | how many requests come, from whom |
 //! | `hosts` | the names that the server answers to, and the origins that may change something |
@@ -16,6 +17,7 @@ pub(crate) mod conditional;
 pub(crate) mod cursor;
 pub(crate) mod expected;
 pub(crate) mod hosts;
+pub(crate) mod json;
 pub(crate) mod params;
 pub(crate) mod range;
 pub(crate) mod rates;

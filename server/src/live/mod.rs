@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prs_common::statistics::Live;
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Seen};
@@ -17,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::http::rates::Places;
+use crate::metrics::{Metrics, STREAMS};
 
 pub(crate) use stream::{LASTS, PING, Permit, Streams, Watcher, bye, events};
 
@@ -48,28 +51,29 @@ pub(crate) struct Watches {
     whereabouts: Whereabouts,
     jobs: Arc<Mutex<HashMap<String, watch::Receiver<Arc<Tick>>>>>,
     streams: Arc<Semaphore>,
-    /// How many there are at most.
-    most: usize,
     of_one: Places,
+    /// How many are open, by who reads them.
+    open: [(&'static str, Gauge); 2],
+    /// How long looks take.
+    renders: Histogram,
 }
 
 impl Watches {
-    /// None yet; so many streams of all together, and of one.
-    pub(crate) fn new(whereabouts: Whereabouts, (most, of_one): (u32, u32)) -> Self {
-        let most = most.max(1) as usize;
+    /// None yet; so many streams of all together, and of one. They are counted in `metrics`.
+    pub(crate) fn new(whereabouts: Whereabouts, (most, of_one): (u32, u32), metrics: &Metrics) -> Self {
         Self {
             whereabouts,
             jobs: Arc::default(),
-            streams: Arc::new(Semaphore::new(most)),
-            most,
+            streams: Arc::new(Semaphore::new(most.max(1) as usize)),
             of_one: Places::new(of_one),
+            open: STREAMS.map(|kind| (kind, metrics.streams(kind))),
+            renders: metrics.renders(),
         }
     }
 
-    /// How many streams are open, and how many jobs are watched.
-    pub(crate) fn open(&self) -> (usize, usize) {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).len();
-        (self.most.saturating_sub(self.streams.available_permits()), jobs)
+    /// How many jobs are watched.
+    pub(crate) fn watched(&self) -> usize {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Watches the job with this id, together with all who do.
@@ -82,8 +86,9 @@ impl Watches {
         let (sender, receiver) = watch::channel(Arc::default());
         jobs.insert(id.to_owned(), receiver.clone());
         let (id, whereabouts, jobs) = (id.to_owned(), self.whereabouts.clone(), Arc::clone(&self.jobs));
+        let renders = self.renders.clone();
         tokio::spawn(async move {
-            look(&id, &whereabouts, &sender).await;
+            Box::pin(look(&id, &whereabouts, &sender, &renders)).await;
             let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
             // The list's own does not count as a watcher, and one who came meanwhile gets a new task.
             if jobs.get(&id).is_some_and(|known| known.same_channel(&sender.subscribe())) {
@@ -95,13 +100,15 @@ impl Watches {
 }
 
 /// Looks at the job until it has ended, or nobody but the list of watched jobs has a receiver.
-async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Tick>>) {
+async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Tick>>, renders: &Histogram) {
     let mut number = 0;
     loop {
         let began = Instant::now();
         number += 1;
         let before = Arc::clone(&sender.borrow());
-        let tick = match see(id, whereabouts).await {
+        let seen = see(id, whereabouts).await;
+        renders.observe(began.elapsed().as_secs_f64());
+        let tick = match seen {
             Ok((seen, live, parts)) => Tick {
                 number,
                 at_us: now_us(),

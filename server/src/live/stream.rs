@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use prometheus_client::metrics::gauge::Gauge;
 use prs_common::timestamp::now_us;
 use prs_jobs::tokens::Tokens;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -27,23 +28,37 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const COMES_AGAIN: (u64, u64) = (1000, 4000);
 
 impl Watches {
-    /// The right of `who` to one stream, as long as it is kept.
-    pub(crate) fn stream(&self, who: &Principal) -> Result<Permit, Problem> {
+    /// The right of `who` to one stream of this kind, as long as it is kept.
+    pub(crate) fn stream(&self, who: &Principal, kind: &str) -> Result<Permit, Problem> {
         let refused = |why| Problem::new(Kind::TOO_MANY_REQUESTS, why).retry_after(10);
         let of_one = self.of_one.take(who.id());
         let of_one =
             of_one.ok_or_else(|| refused("As many of your streams as the server keeps are open."))?;
         let of_all = Arc::clone(&self.streams).try_acquire_owned();
         let of_all = of_all.map_err(|_| refused("As many streams as the server has are open."))?;
-        Ok(Permit { _of_one: of_one, _of_all: of_all })
+        let open = self.open.iter().find(|(each, _)| *each == kind).map(|(_, open)| open.clone());
+        if let Some(open) = &open {
+            open.inc();
+        }
+        Ok(Permit { open, _of_one: of_one, _of_all: of_all })
     }
 }
 
 /// The right to a stream.
 #[derive(Debug)]
 pub(crate) struct Permit {
+    /// Counts it.
+    open: Option<Gauge>,
     _of_one: HeldPlace,
     _of_all: OwnedSemaphorePermit,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(open) = &self.open {
+            open.dec();
+        }
+    }
 }
 
 /// What one watcher is told of each look.

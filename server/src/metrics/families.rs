@@ -1,5 +1,7 @@
 //! The metrics of a server by their names; docs/metrics.md has the same list.
 
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -57,10 +59,31 @@ pub(super) struct Dependency {
     pub(super) dependency: &'static str,
 }
 
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Ended {
+    pub(super) target: String,
+    pub(super) state: &'static str,
+    pub(super) complete: &'static str,
+}
+
+/// Who reads a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct OfKind {
+    pub(crate) kind: &'static str,
+}
+
+/// Of a figure that is not always there and has no labels.
+pub(super) type NoLabels = [(&'static str, &'static str); 0];
+
 /// Durations of requests.
 pub(super) type Durations = Family<Asked, Histogram, fn() -> Histogram>;
 
-fn durations() -> Histogram {
+/// A gauge of what is no whole number.
+pub(super) type Fraction = Gauge<f64, AtomicU64>;
+
+/// Durations.
+pub(super) fn histogram() -> Histogram {
     Histogram::new(SECONDS)
 }
 
@@ -72,9 +95,12 @@ pub(super) struct Families {
     pub(super) durations: Durations,
     pub(super) in_flight: Gauge,
     pub(super) refused: Family<Reason, Counter>,
-    pub(super) streams: Gauge,
-    pub(super) audit_lag: Gauge<f64, std::sync::atomic::AtomicU64>,
+    pub(super) streams: Family<OfKind, Gauge>,
+    pub(super) renders: Histogram,
+    pub(super) audit_lag: Fraction,
     pub(super) watched: Gauge,
+    pub(super) indexed: Gauge,
+    pub(super) index_age: Fraction,
     pub(super) wanted: Family<Target, Gauge>,
     pub(super) asked: Family<Target, Gauge>,
     pub(super) live: Family<Target, Gauge>,
@@ -82,9 +108,14 @@ pub(super) struct Families {
     pub(super) jobs: Family<InState, Gauge>,
     pub(super) waiting: Family<Target, Gauge>,
     pub(super) in_hand: Family<Target, Gauge>,
-    pub(super) oldest_wait: Family<Target, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    pub(super) oldest_wait: Family<Target, Fraction>,
     pub(super) unwatched: Family<Target, Gauge>,
+    pub(super) progress_age: Family<Target, Fraction>,
+    pub(super) ended: Family<Ended, Counter>,
     pub(super) dependency: Family<Dependency, Gauge>,
+    pub(super) dead_messages: Family<NoLabels, Gauge>,
+    pub(super) ledger_memory: Family<NoLabels, Gauge>,
+    pub(super) ledger_limit: Family<NoLabels, Gauge>,
 }
 
 impl Default for Families {
@@ -92,12 +123,15 @@ impl Default for Families {
         Self {
             build: Family::default(),
             requests: Family::default(),
-            durations: Durations::new_with_constructor(durations),
+            durations: Durations::new_with_constructor(histogram),
             in_flight: Gauge::default(),
             refused: Family::default(),
-            streams: Gauge::default(),
+            streams: Family::default(),
+            renders: histogram(),
             audit_lag: Gauge::default(),
             watched: Gauge::default(),
+            indexed: Gauge::default(),
+            index_age: Fraction::default(),
             wanted: Family::default(),
             asked: Family::default(),
             live: Family::default(),
@@ -107,7 +141,12 @@ impl Default for Families {
             in_hand: Family::default(),
             oldest_wait: Family::default(),
             unwatched: Family::default(),
+            progress_age: Family::default(),
+            ended: Family::default(),
             dependency: Family::default(),
+            dead_messages: Family::default(),
+            ledger_memory: Family::default(),
+            ledger_limit: Family::default(),
         }
     }
 }
@@ -144,6 +183,19 @@ impl Families {
             self.audit_lag.clone(),
         );
         registry.register("prs_live_watched_jobs", "Jobs that are watched", self.watched.clone());
+        registry.register_with_unit(
+            "prs_live_render",
+            "Time of a look at a watched job, until all that its watchers see is made",
+            Unit::Seconds,
+            self.renders.clone(),
+        );
+        registry.register("prs_job_index_jobs", "Jobs of the list in memory", self.indexed.clone());
+        registry.register_with_unit(
+            "prs_job_index_age",
+            "How long ago this list was brought up to date; a server in front of a folder does so on demand",
+            Unit::Seconds,
+            self.index_age.clone(),
+        );
         let of_target = [
             (
                 "wanted_nodes",
@@ -171,6 +223,28 @@ impl Families {
             Unit::Seconds,
             self.oldest_wait.clone(),
         );
+        registry.register_with_unit(
+            "prs_target_progress_age",
+            "Time since the last outcome, or the first node, of the job of a target that has nodes and waits longest for one",
+            Unit::Seconds,
+            self.progress_age.clone(),
+        );
+        registry.register(
+            "prs_target_ended_jobs",
+            "Starts of jobs of a target that ended, since the ledger was empty last",
+            self.ended.clone(),
+        );
+        registry.register(
+            "prs_broker_dead_messages",
+            "Messages that no node understood, in the queue prs.dead of the broker",
+            self.dead_messages.clone(),
+        );
+        for (name, help, family) in [
+            ("prs_ledger_memory", "Memory that the server of the ledger uses", &self.ledger_memory),
+            ("prs_ledger_memory_limit", "Memory that it may use, where it has a limit", &self.ledger_limit),
+        ] {
+            registry.register_with_unit(name, help, Unit::Bytes, family.clone());
+        }
         registry.register(
             "prs_dependency_up",
             "1 where the server behind this one answers, 0 where it does not",
@@ -186,6 +260,11 @@ impl Families {
         self.workers.clear();
         self.jobs.clear();
         self.oldest_wait.clear();
+        self.progress_age.clear();
+        self.ended.clear();
         self.dependency.clear();
+        for family in [&self.dead_messages, &self.ledger_memory, &self.ledger_limit] {
+            family.clear();
+        }
     }
 }

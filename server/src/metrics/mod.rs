@@ -1,41 +1,69 @@
 //! What a server counts of itself, and the figures of the fleet as it sees them. These are the same on every server of a fleet; where
 //! they cannot be had there are none, and never zeros.
 
+//!
+//! | file | counts |
+//! |---|---|
+//! | `families` | what has no file of its own, by name |
+//! | `fleet` | what targets want and have, and the servers behind this one |
+//! | `calls` | calls to storage and ledger |
+//! | `traffic` | bytes of files that come and go |
+//! | `process` | what this process uses |
+
+mod calls;
 mod families;
+mod fleet;
+mod process;
+mod traffic;
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::Method;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method};
 use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use prs_jobs::fleet::TargetView;
+use prs_common::calls::Calls;
 
 use crate::problem::Kind;
-use families::{Answered, Asked, Build, Dependency, Families, InState, Reason, Target};
+use calls::CallCounts;
+use families::{Answered, Asked, Build, Families, OfKind, Reason};
+pub(crate) use fleet::Fleet;
+use process::OwnProcess;
+use traffic::Traffic;
 
 /// The media type of the text.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Targets with labels of their own; what more there are is summed up as [`OTHER`].
-const MOST_TARGETS: usize = 100;
-/// The target of those.
+/// What stands for all that has no label of its own.
 const OTHER: &str = "other";
+/// The word of requests that came while there was no room.
+const BUSY: &str = "busy";
+/// Who reads a stream: a page, or a program.
+pub(crate) const STREAMS: [&str; 2] = [PAGE, API];
+pub(crate) const PAGE: &str = "page";
+pub(crate) const API: &str = "api";
 /// The words of refused requests, and the problems that they stand for.
 const REASONS: [(&str, &[&Kind]); 7] = [
     ("rate", &[Kind::TOO_MANY_REQUESTS]),
-    ("size", &[Kind::TOO_LARGE]),
+    ("size", &[Kind::TOO_LARGE, Kind::ADDRESS_TOO_LONG]),
     ("host", &[Kind::UNKNOWN_HOST]),
     ("origin", &[Kind::CROSS_ORIGIN]),
     ("auth", &[Kind::UNAUTHENTICATED, Kind::WRONG_CREDENTIALS]),
     ("role", &[Kind::FORBIDDEN]),
-    ("busy", &[Kind::BUSY]),
+    (BUSY, &[Kind::BUSY]),
 ];
 
 /// What a server counts.
 pub(crate) struct Metrics {
     registry: Registry,
     families: Families,
+    calls: Arc<CallCounts>,
+    traffic: Traffic,
+    process: OwnProcess,
     /// One at a time sets the figures of the fleet and writes them.
     writing: Mutex<()>,
 }
@@ -50,13 +78,34 @@ impl Default for Metrics {
     fn default() -> Self {
         let (mut registry, families) = (Registry::default(), Families::default());
         families.register(&mut registry);
+        let (calls, traffic, process) =
+            (Arc::new(CallCounts::default()), Traffic::default(), OwnProcess::default());
+        calls.register(&mut registry);
+        traffic.register(&mut registry);
+        process.register(&mut registry);
         let build = Build { component: "server", version: env!("CARGO_PKG_VERSION") };
         families.build.get_or_create(&build).set(1);
         for (reason, _) in REASONS {
             drop(families.refused.get_or_create(&Reason { reason }));
         }
-        Self { registry, families, writing: Mutex::default() }
+        for kind in STREAMS {
+            drop(families.streams.get_or_create(&OfKind { kind }));
+        }
+        Self { registry, families, calls, traffic, process, writing: Mutex::default() }
     }
+}
+
+/// What is told beside what was counted.
+#[derive(Debug)]
+pub(crate) struct Told<'a> {
+    /// Jobs that are watched.
+    pub(crate) watched: usize,
+    /// How long the oldest line of the audit waits.
+    pub(crate) audit_lag: Duration,
+    /// Jobs of the list in memory, and how old that is.
+    pub(crate) index: (usize, Duration),
+    /// The fleet, where there is one.
+    pub(crate) fleet: Option<Fleet<'a>>,
 }
 
 /// A request under way; ends when it is dropped.
@@ -94,56 +143,52 @@ impl Metrics {
         }
     }
 
-    /// All metrics, as text of the format `OpenMetrics`: those of this server, `open` streams and watched jobs, how long the oldest line of
-    /// the audit waits, the `targets`, and
-    /// whether storage and ledger answer, where there is a fleet.
-    pub(crate) fn text(
-        &self,
-        open: (usize, usize),
-        audit_lag: Duration,
-        targets: &[TargetView],
-        up: Option<(bool, bool)>,
-    ) -> String {
+    /// Hears of the calls to storage and ledger.
+    pub(crate) fn calls(&self) -> Arc<dyn Calls> {
+        Arc::clone(&self.calls) as Arc<dyn Calls>
+    }
+
+    /// How long looks at watched jobs take.
+    pub(crate) fn renders(&self) -> Histogram {
+        self.families.renders.clone()
+    }
+
+    /// How many streams of this kind are open.
+    pub(crate) fn streams(&self, kind: &'static str) -> Gauge {
+        self.families.streams.get_or_create_owned(&OfKind { kind })
+    }
+
+    /// The body of a request, of which files are counted as they come.
+    pub(crate) fn comes_with(&self, headers: &HeaderMap, body: Body) -> Body {
+        self.traffic.comes(headers, body)
+    }
+
+    /// The body of an answer of the address `route`, of which files are counted as they go.
+    pub(crate) fn goes_with(&self, route: Option<&str>, body: Body) -> Body {
+        self.traffic.goes(route, body)
+    }
+
+    /// Counts connections that are refused, for all places are taken.
+    pub(crate) fn refused_connections(&self) -> Counter {
+        self.families.refused.get_or_create_owned(&Reason { reason: BUSY })
+    }
+
+    /// All metrics, as text of the format `OpenMetrics`.
+    pub(crate) fn text(&self, told: &Told<'_>) -> String {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.families.streams.set(open.0 as i64);
-        self.families.watched.set(open.1 as i64);
-        self.families.audit_lag.set(audit_lag.as_secs_f64());
-        self.families.forget_fleet();
-        if let Some((storage, ledger)) = up {
-            for (dependency, is_up) in [("storage", storage), ("ledger", ledger)] {
-                self.families.dependency.get_or_create(&Dependency { dependency }).set(i64::from(is_up));
-            }
-        }
-        for (at, target) in targets.iter().enumerate() {
-            self.tell(if at < MOST_TARGETS { &target.target } else { OTHER }, target);
+        let families = &self.families;
+        families.watched.set(told.watched as i64);
+        families.audit_lag.set(told.audit_lag.as_secs_f64());
+        families.indexed.set(told.index.0 as i64);
+        families.index_age.set(told.index.1.as_secs_f64());
+        self.process.look();
+        families.forget_fleet();
+        if let Some(fleet) = &told.fleet {
+            self.tell_fleet(fleet);
         }
         let mut written = String::new();
         text::encode(&mut written, &self.registry).expect("a string takes any text");
         written
-    }
-
-    fn tell(&self, name: &str, of: &TargetView) {
-        let target = || Target { target: name.to_owned() };
-        let families = &self.families;
-        for (family, value) in [
-            (&families.wanted, of.wanted_nodes),
-            (&families.asked, of.asked_nodes),
-            (&families.live, of.live_nodes),
-            (&families.waiting, of.waiting_mini_batches),
-            (&families.in_hand, of.in_flight_mini_batches),
-            (&families.unwatched, of.unwatched_jobs),
-        ] {
-            family.get_or_create(&target()).inc_by(value as i64);
-        }
-        let in_state = |state: &'static str| InState { target: name.to_owned(), state };
-        for (state, workers) in [("idle", of.idle_workers), ("serving", of.live_nodes)] {
-            families.workers.get_or_create(&in_state(state)).inc_by(workers as i64);
-        }
-        for (state, jobs) in &of.jobs_by_state {
-            families.jobs.get_or_create(&in_state(state)).inc_by(*jobs as i64);
-        }
-        let oldest = families.oldest_wait.get_or_create_owned(&target());
-        oldest.set(oldest.get().max(of.oldest_wait_seconds));
     }
 }
 

@@ -3,16 +3,21 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use prs_common::hexadecimal;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::audit::AuditLine;
-use prs_jobs::tokens::{Role, Token};
+use prs_jobs::idempotency::is_key;
+use prs_jobs::tokens::{Role, Secret, Token};
 use prs_portal::view::{AuditPage, AuditRow, ConfirmPage, GivenToken, TokenRow, TokensPage};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tracing::warn;
 
+use crate::api::once::{Once, begin_of_page};
 use crate::api::{audit, tokens};
 use crate::app::App;
 use crate::audit::Made;
-use crate::auth::{How, May, MayAdmin, MayRead, MaySubmit, Principal};
+use crate::auth::{May, MayAdmin, MayRead, MaySubmit, Principal, random_text};
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
@@ -38,6 +43,9 @@ pub(super) struct Fields {
     endpoints: String,
     #[serde(default)]
     days: String,
+    /// Another one each time that the form is shown: who presses twice makes one token.
+    #[serde(default)]
+    key: String,
 }
 
 /// `GET /admin/tokens`.
@@ -47,21 +55,43 @@ pub(super) async fn tokens_page(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let given = GivenToken { days: "90".to_owned(), ..GivenToken::default() };
-    page(&app, &who, given, "", None).await
+    page(&app, &who, empty(), Became::Nothing).await
+}
+
+/// A form that nobody has filled in.
+fn empty() -> GivenToken {
+    GivenToken { days: "90".to_owned(), ..GivenToken::default() }
+}
+
+/// What became of a form.
+enum Became<'a> {
+    /// Nothing yet.
+    Nothing,
+    /// It was refused: why.
+    Refused(&'a str),
+    /// A token was made: its name and its secret.
+    Made(&'a str, &'a str),
+    /// The same form came before, and made this token.
+    MadeBefore(&'a str),
 }
 
 async fn page(
     app: &App,
     who: &Principal,
     given: GivenToken,
-    wrong: &str,
-    made: Option<(&str, &str)>,
+    became: Became<'_>,
 ) -> Result<Html<String>, Problem> {
+    let (mut wrong, mut made, mut made_before) = ("", None, None);
+    match became {
+        Became::Nothing => {}
+        Became::Refused(why) => wrong = why,
+        Became::Made(name, secret) => made = Some((name, secret)),
+        Became::MadeBefore(id) => made_before = Some(id),
+    }
     let now = now_us();
     let tokens = tokens::visible(app, who).await?;
     let is_admin = who.role == Role::Admin;
-    let makes = is_admin || (who.role == Role::Submit && who.how == How::Session);
+    let makes = is_admin || (who.role == Role::Submit && who.is_ambient());
     let roles = Role::ALL.into_iter().filter(|role| makes && who.role.allows(*role));
     let page = TokensPage {
         chrome: &app.chrome,
@@ -70,8 +100,10 @@ async fn page(
         is_admin,
         roles: roles.map(Role::as_str).collect(),
         given,
+        key: &random_text::<16>(),
         wrong,
         made,
+        made_before,
     };
     Ok(Html(page.html()))
 }
@@ -104,32 +136,53 @@ pub(super) async fn make(
     State(app): State<App>,
     Form(fields): Form<Fields>,
 ) -> Result<Response, Problem> {
-    let Fields { name, role, endpoints, days } = fields;
+    let Fields { name, role, endpoints, days, key } = fields;
     let given = GivenToken { name, role, endpoints, days };
-    let separate = |letter: char| letter.is_whitespace() || letter == ',';
-    let words = given.endpoints.split(separate).filter(|word| !word.is_empty());
-    let made = match (Role::parse(&given.role), given.days.trim().parse()) {
-        (None, _) => Err(Problem::new(Kind::BAD_REQUEST, format_args!("{:?} is no role.", given.role))),
-        (_, Err(_)) => {
-            Err(Problem::new(Kind::BAD_REQUEST, format_args!("{:?} is no number of days.", given.days)))
-        }
-        (Some(role), Ok(days)) => {
-            let endpoints = words.map(str::to_owned).collect();
-            tokens::make(&app, &who, given.name.trim().to_owned(), role, endpoints, days).await
+    let key = Some(key).filter(|key| is_key(key));
+    let fingerprint = hexadecimal(&Sha256::digest(format!("{given:?}")));
+    let held = match begin_of_page(&app, &who, "POST /admin/tokens", key.as_deref(), &fingerprint).await? {
+        Once::Do(held) => held,
+        // The secret was in the answer to the first, and is nowhere else.
+        Once::Done(id) => {
+            return Ok(page(&app, &who, empty(), Became::MadeBefore(&id)).await?.into_response());
         }
     };
+    let made = wanted(&given, &app, &who).await;
+    match (held, &made) {
+        (Some(held), Ok((token, _))) => {
+            if let Err(failure) = held.done(&token.id).await {
+                warn!(%failure, id = token.id, "pressed twice, the form of this token would make another");
+            }
+        }
+        (Some(held), Err(_)) => held.forget().await,
+        (None, _) => {}
+    }
     match made {
         Ok((token, secret)) => {
-            let kept = GivenToken { days: "90".to_owned(), ..GivenToken::default() };
-            let shown = page(&app, &who, kept, "", Some((&token.name, secret.expose()))).await?;
+            let shown = page(&app, &who, empty(), Became::Made(&token.name, secret.expose())).await?;
             let mut response = shown.into_response();
             response.extensions_mut().insert(Made(format!("/api/v1/tokens/{}", token.id)));
             Ok(response)
         }
         Err(problem) if problem.kind.status < 500 => {
-            Ok(page(&app, &who, given, &problem.detail, None).await?.into_response())
+            Ok(page(&app, &who, given, Became::Refused(&problem.detail)).await?.into_response())
         }
         Err(problem) => Err(problem),
+    }
+}
+
+/// Makes the token that a form asks for.
+async fn wanted(given: &GivenToken, app: &App, who: &Principal) -> Result<(Token, Secret), Problem> {
+    let separate = |letter: char| letter.is_whitespace() || letter == ',';
+    let words = given.endpoints.split(separate).filter(|word| !word.is_empty());
+    let wrong = |why: std::fmt::Arguments<'_>| Err(Problem::new(Kind::BAD_REQUEST, why));
+    match (Role::parse(&given.role), given.days.trim().parse()) {
+        (None, _) => wrong(format_args!("{:?} is no role.", given.role)),
+        (_, Err(_)) => wrong(format_args!("{:?} is no number of days.", given.days)),
+        (Some(role), Ok(days)) => {
+            let endpoints = words.map(str::to_owned).collect();
+            tokens::make(app, who, given.name.trim().to_owned(), role, endpoints, days).await
+        }
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) async fn create(
             Ok(Redirect::to(&format!("/endpoints/{}", endpoint.name)).into_response())
         }
         Err(failure) => {
-            let refused = said(problem(&failure))?;
+            let refused = said(&app, problem(&failure))?;
             Ok(all_of_them(&app, &who, (name, description), refused).await?.into_response())
         }
     }
@@ -156,7 +156,7 @@ pub(super) async fn save(
 ) -> Result<Response, Problem> {
     let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
     let again = |problem: Problem| {
-        said(problem).map(|refused| edit_page(&app, &endpoint, &fields, refused).into_response())
+        said(&app, problem).map(|refused| edit_page(&app, &endpoint, &fields, refused).into_response())
     };
     let tags = match pairs("tags", &fields.tags) {
         Ok(tags) => tags.into_iter().collect(),
@@ -285,7 +285,9 @@ pub(super) async fn undeploy(
             info!(endpoint, deployment = name, who = who.name, "a deployment is deleted");
             Ok(Redirect::to(&format!("/endpoints/{endpoint}")).into_response())
         }
-        Err(failure) => Ok(question_of(&app, &endpoint, &name, said(problem(&failure))?).into_response()),
+        Err(failure) => {
+            Ok(question_of(&app, &endpoint, &name, said(&app, problem(&failure))?).into_response())
+        }
     }
 }
 
@@ -359,7 +361,7 @@ pub(super) async fn call(
     let given = GivenCall { deployment, input, set };
     match made(&app, who.clone(), &name, idempotency_key, &given).await {
         Ok(job_id) => Ok(Redirect::to(&format!("/jobs/{job_id}")).into_response()),
-        Err(problem) => Ok(page(&app, &who, &name, given, said(problem)?).await?.into_response()),
+        Err(problem) => Ok(page(&app, &who, &name, given, said(&app, problem)?).await?.into_response()),
     }
 }
 

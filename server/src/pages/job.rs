@@ -23,6 +23,7 @@ use crate::auth::{May, MayRead, MaySubmit, Role};
 use crate::http::cursor;
 use crate::http::params::Params;
 use crate::live::{Streams, Tick, Watcher, events};
+use crate::metrics::PAGE;
 use crate::problem::{Kind, Problem};
 
 /// Files of an output on a page.
@@ -76,7 +77,7 @@ pub(crate) async fn live(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     app.seen(&id).await?;
-    let permit = app.watches.stream(&who)?;
+    let permit = app.watches.stream(&who, PAGE)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), Parts::default(), watcher, app.stop.clone(), permit))
 }

@@ -10,6 +10,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use prs_common::timestamp::now_us;
 use prs_portal::view::LoginPage;
 use serde::Deserialize;
+use url::form_urlencoded;
 
 use crate::app::App;
 use crate::audit::Asking;
@@ -97,8 +98,11 @@ fn sentence(message: &str) -> String {
     format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
 
-fn page_of(app: &App, code: &str, next: &str, wrong: &str) -> String {
-    LoginPage { chrome: &app.chrome, code, next, wrong, has_links: app.has_links }.html()
+pub(super) fn page_of(app: &App, code: &str, next: &str, wrong: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
+    let at = format!("/oidc/start?{query}");
+    let provider = app.access.sign_in.as_ref().map(|sign_in| (sign_in.provider.name(), &*at));
+    LoginPage { chrome: &app.chrome, code, next, wrong, has_links: app.has_links, provider }.html()
 }
 
 /// `POST /logout`.
@@ -107,7 +111,7 @@ pub(crate) async fn log_out(State(app): State<App>) -> Response {
 }
 
 /// Where to go behind the login: an address of this server, whatever the link says.
-fn back(next: &str) -> &str {
+pub(super) fn back(next: &str) -> &str {
     let is_ours = next.starts_with('/')
         && !next.starts_with("//")
         && !next.contains(|letter: char| letter == '\\' || letter.is_control())

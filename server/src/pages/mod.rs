@@ -15,8 +15,10 @@
 //! | `registry` | what is registered: names, versions, one of them |
 //! | `fleet` | targets and workers, one of each; asking a worker to leave |
 //! | `admin` | tokens, and who changed what |
+//! | `servers` | the servers behind this one |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
+//! | `oidc` | signing in with an identity provider |
 //! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
 
@@ -34,8 +36,10 @@ mod login;
 mod logs;
 mod mini_batches;
 mod nodes;
+mod oidc;
 mod registry;
 mod selected;
+mod servers;
 mod submit;
 
 use axum::Router;
@@ -106,9 +110,12 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/admin/tokens/{token}/revoke", "read"),
     ("post", "/admin/tokens/{token}/revoke", "read"),
     ("get", "/admin/audit", "admin"),
+    ("get", "/admin/servers", "read"),
     ("get", "/login", ""),
     ("post", "/login", ""),
     ("post", "/logout", ""),
+    ("get", "/oidc/start", ""),
+    ("get", "/oidc/return", ""),
     ("get", "/api", ""),
     ("get", "/problems", ""),
     ("get", "/problems/{slug}", ""),
@@ -166,8 +173,11 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/admin/tokens", get(admin::tokens_page).post(admin::make)))
         .merge(at("/admin/tokens/{token}/revoke", get(admin::ask_to_revoke).post(admin::revoke)))
         .merge(at("/admin/audit", get(admin::audit_page)))
+        .merge(at("/admin/servers", get(servers::page)))
         .merge(at("/login", get(login::page).post(login::log_in)))
         .merge(at("/logout", post(login::log_out)))
+        .merge(at("/oidc/start", get(oidc::start)))
+        .merge(at("/oidc/return", get(oidc::end)))
         .merge(at("/api", get(help::api)))
         .merge(at("/problems", get(help::problems)))
         .merge(at("/problems/{slug}", get(help::problem)))

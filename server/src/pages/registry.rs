@@ -281,6 +281,6 @@ pub(super) async fn delete(
     }
     match delete_version(&app, &who, (kind_of(&word)?, &name, &version), None).await {
         Ok(()) => Ok(Redirect::to(&format!("/registry/{word}")).into_response()),
-        Err(problem) => Ok(question(&app, meant, said(problem)?).into_response()),
+        Err(problem) => Ok(question(&app, meant, said(&app, problem)?).into_response()),
     }
 }

@@ -19,7 +19,8 @@ const BEGINNING: &str =
     "name: my-job\nentry_script: main.py\ninputs:\n  - type: file\n    path: data\nmini_batch_size: 10\n";
 
 /// What a form says that was refused; a problem that no form can mend stays one.
-pub(super) fn said(problem: Problem) -> Result<Refused, Problem> {
+pub(super) fn said(app: &App, problem: Problem) -> Result<Refused, Problem> {
+    let problem = app.places.without(problem);
     if ![400, 409, 413, 422].contains(&problem.kind.status) {
         return Err(problem);
     }
@@ -70,7 +71,7 @@ pub(super) async fn submit(
     };
     let received = match job(&app, request).await {
         Ok(received) => received,
-        Err(problem) => return Ok(again("", "", "", said(problem)?, None)),
+        Err(problem) => return Ok(again("", "", "", said(&app, problem)?, None)),
     };
     let (text, set) = (received.submission.text.clone(), lines(&received.submission.set));
     let name = received.submission.called.name.clone().unwrap_or_default();
@@ -82,13 +83,13 @@ pub(super) async fn submit(
                 let planned = Planned { counts, code_bytes: planned.code_bytes, notes: planned.notes };
                 again(&text, &set, &name, Refused::default(), Some(planned))
             }
-            Err(problem) => again(&text, &set, &name, said(problem)?, None),
+            Err(problem) => again(&text, &set, &name, said(&app, problem)?, None),
         });
     }
     let key = Key::OfPage(received.key.clone());
     match to_the_end(move || submit_job(shared, who, key, received)).await {
         Ok(made) => Ok(Redirect::to(&format!("/jobs/{}", made.job_id)).into_response()),
-        Err(problem) => Ok(again(&text, &set, &name, said(problem)?, None)),
+        Err(problem) => Ok(again(&text, &set, &name, said(&app, problem)?, None)),
     }
 }
 
@@ -153,7 +154,9 @@ pub(super) async fn resume(
     let (_, seen) = app.seen(&id).await?;
     let change = match change(&app, request, false).await {
         Ok(change) => change,
-        Err(problem) => return Ok(again_page(&app, &seen, false, ("", ""), said(problem)?).into_response()),
+        Err(problem) => {
+            return Ok(again_page(&app, &seen, false, ("", ""), said(&app, problem)?).into_response());
+        }
     };
     let (set, key) = (lines(&change.set), Key::OfPage(change.key.clone()));
     let only_group = change.only_group.clone().unwrap_or_default();
@@ -161,7 +164,7 @@ pub(super) async fn resume(
     match to_the_end(move || resume_job(shared, who, key, job, change)).await {
         Ok(made) => Ok(Redirect::to(&format!("/jobs/{}", made.job_id)).into_response()),
         Err(problem) => {
-            Ok(again_page(&app, &seen, false, (&set, &only_group), said(problem)?).into_response())
+            Ok(again_page(&app, &seen, false, (&set, &only_group), said(&app, problem)?).into_response())
         }
     }
 }
@@ -176,12 +179,14 @@ pub(super) async fn resubmit(
     let (_, seen) = app.seen(&id).await?;
     let change = match change(&app, request, true).await {
         Ok(change) => change,
-        Err(problem) => return Ok(again_page(&app, &seen, true, ("", ""), said(problem)?).into_response()),
+        Err(problem) => {
+            return Ok(again_page(&app, &seen, true, ("", ""), said(&app, problem)?).into_response());
+        }
     };
     let (set, key) = (lines(&change.set), Key::OfPage(change.key.clone()));
     let (shared, job) = (app.clone(), id.clone());
     match to_the_end(move || resubmit_job(shared, who, key, job, change)).await {
         Ok(made) => Ok(Redirect::to(&format!("/jobs/{}", made.job_id)).into_response()),
-        Err(problem) => Ok(again_page(&app, &seen, true, (&set, ""), said(problem)?).into_response()),
+        Err(problem) => Ok(again_page(&app, &seen, true, (&set, ""), said(&app, problem)?).into_response()),
     }
 }

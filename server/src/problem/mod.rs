@@ -2,6 +2,7 @@
 
 mod failure;
 mod kinds;
+mod places;
 
 use std::fmt::Display;
 
@@ -12,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 pub(crate) use kinds::{ALL, Kind};
+pub(crate) use places::Places;
 
 /// The media type of a problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";

@@ -11,6 +11,7 @@
 mod ended;
 mod fleet;
 mod folders;
+pub mod identity;
 mod job;
 mod live;
 mod other_user;

@@ -1,12 +1,13 @@
 //! A server of the program under test, and a client for it that sends exactly what a test says.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -212,6 +213,37 @@ impl Web {
     #[track_caller]
     pub fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).expect("the server listens")
+    }
+
+    /// The answer to a request that comes from another loopback address, such as 127.0.0.2.
+    #[track_caller]
+    pub fn ask_from(
+        &self,
+        source: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let source: IpAddr = source.parse().expect("an address");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.bind(SocketAddr::new(source, 0)).expect("an address of this machine");
+            socket.connect(self.address).await.expect("the server listens").into_std().expect("a stream")
+        });
+        stream.set_nonblocking(false).expect("a stream that waits");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            text.extend(["Host: ", &self.host, "\r\n"]);
+        }
+        for (name, value) in headers {
+            text.extend([*name, ": ", *value, "\r\n"]);
+        }
+        text.extend(["Content-Length: ", &body.len().to_string(), "\r\n\r\n", body]);
+        let mut stream = stream;
+        parse(&whole_answer(&mut stream, text.as_bytes()))
     }
 }
 

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use prs_common::calls::Calls;
 use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
 use prs_common::servers::{ConnectError, ServerUrls};
-use prs_common::storage::{self, Storage};
+use prs_common::storage::{self, CountedStorage, Storage};
 use prs_orchestrator::job::fleet::{job_ids, job_storage};
 
 use super::connection::LedgerConnection;
@@ -27,6 +28,8 @@ pub struct Reader {
     urls: ServerUrls,
     storage: Arc<dyn Storage>,
     ledger: LedgerConnection,
+    /// Hears of the calls to both.
+    calls: Option<Arc<dyn Calls>>,
 }
 
 impl fmt::Debug for Reader {
@@ -45,8 +48,13 @@ impl Reader {
         let Some(urls) = &whereabouts.urls else { return Ok(None) };
         let open = async || {
             let storage = storage::open(&urls.storage).await.map_err(ConnectError::Storage)?;
+            let calls = whereabouts.calls.clone();
+            let storage = match &calls {
+                Some(calls) => Arc::new(CountedStorage::new(storage, Arc::clone(calls))),
+                None => storage,
+            };
             let ledger = LedgerConnection::new(urls.redis.clone());
-            Ok::<_, Failure>(Arc::new(Self { urls: urls.clone(), storage, ledger }))
+            Ok::<_, Failure>(Arc::new(Self { urls: urls.clone(), storage, ledger, calls }))
         };
         whereabouts.reader.get_or_try_init(open).await.map(|reader| Some(Arc::clone(reader)))
     }
@@ -76,7 +84,11 @@ impl Reader {
     /// # Errors
     /// It refuses this program.
     pub async fn ledger(&self, caller: &dyn Caller) -> Result<Option<RedisLedger>, Failure> {
-        self.ledger.open(caller).await.map_err(|error| ConnectError::Redis(error).into())
+        let ledger = self.ledger.open(caller).await.map_err(ConnectError::Redis)?;
+        Ok(match &self.calls {
+            Some(calls) => ledger.map(|ledger| ledger.counted_by(Arc::clone(calls))),
+            None => ledger,
+        })
     }
 
     /// What is to be thought of a call to the ledger that failed with `error`: where the ledger is away, that is remembered, so

@@ -66,10 +66,14 @@ pub struct TokensPage<'a> {
     pub roles: Vec<&'a str>,
     /// What they gave.
     pub given: GivenToken,
+    /// Another one each time that the form is shown: who presses twice makes one token.
+    pub key: &'a str,
     /// What was wrong with it; empty otherwise.
     pub wrong: &'a str,
     /// A token that was made just now: its name, and its secret.
     pub made: Option<(&'a str, &'a str)>,
+    /// The id of the token that the same form made before.
+    pub made_before: Option<&'a str>,
 }
 
 impl TokensPage<'_> {
@@ -165,14 +169,19 @@ mod tests {
             is_admin: true,
             roles: vec!["read"],
             given: GivenToken { name: text(), role: "read".to_owned(), endpoints: text(), days: text() },
+            key: XSS,
             wrong: XSS,
             made: Some((XSS, "prs_0a_secret")),
+            made_before: None,
         };
         let html = page.html();
         assert!(!html.contains("<script>alert") && !html.contains("style="), "{html}");
         assert_eq!(html.matches("prs_0a_secret").count(), 1);
         assert_eq!(html.matches("/admin/tokens/0a/revoke").count(), 1, "what is revoked stays so");
         assert!(html.contains("2 of 3"), "{html}");
+        let again = TokensPage { made: None, made_before: Some("0b"), ..page };
+        let html = again.html();
+        assert!(!html.contains("prs_0a_secret") && html.contains("/admin/tokens/0b/revoke"), "{html}");
     }
 
     #[test]

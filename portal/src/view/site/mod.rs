@@ -15,6 +15,7 @@ mod nodes;
 mod output;
 mod registry;
 mod selected;
+mod servers;
 mod simple;
 mod submit;
 
@@ -33,6 +34,7 @@ pub use nodes::NodesPage;
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
 pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
 pub use selected::{SelectedPage, SelectedRow};
+pub use servers::{ServerRow, ServersPage};
 pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage, RemovePage};
 pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 

@@ -65,6 +65,8 @@ pub struct LoginPage<'a> {
     pub wrong: &'a str,
     /// Whether links log browsers in, too.
     pub has_links: bool,
+    /// An identity provider that signs people in, too: its name, and the address that leads there.
+    pub provider: Option<(&'a str, &'a str)>,
 }
 
 impl LoginPage<'_> {
