@@ -101,7 +101,11 @@ fn who_comes_through_a_proxy_changes_things_from_pages_of_the_server_alone() {
         is_problem(&make(foreign), 403, "cross-origin");
     }
     let token = make(&[("Origin", &here)]).json(201);
-    assert_eq!((&token["created_by"], &token["created_by_id"]), (&"ana".into(), &"proxy:ana".into()), "{token}");
+    assert_eq!(
+        (&token["created_by"], &token["created_by_id"]),
+        (&"ana".into(), &"proxy:ana".into()),
+        "{token}"
+    );
     // She sees and revokes her own, and nobody else does.
     let of = |name: &str| {
         let listed = web.ask_from(PROXY, "GET", "/api/v1/tokens", &user(name, "ml-vision"), "").json(200);
