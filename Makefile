@@ -161,14 +161,17 @@ test-oidc: test-build ## signing in with an identity provider, at a server with 
 
 # Not part of `make test`: it wants a browser, and npm for one file.
 .PHONY: test-portal
-test-portal: test-build ## the pages of prs serve in Chromium: what people do there, and axe-core on every page
+test-portal: test-build servers ## the pages of prs serve in Chromium: what people do there, axe-core on every page, valid HTML
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; } || \
 		{ echo "the pages are tested in chromium, which is not here: install it" >&2; exit 1; }
 	$(VENV)/bin/pip install -q "playwright>=1.60,<2"
 	test -f "$(TARGET)/axe/package/axe.min.js" || { mkdir -p "$(TARGET)/axe" && cd "$(TARGET)/axe" && \
 		npm pack --silent axe-core@4.14.1 && tar xzf axe-core-4.14.1.tgz; }
+	test -f "$(TARGET)/vnu/package/build/dist/vnu.jar" || { mkdir -p "$(TARGET)/vnu" && cd "$(TARGET)/vnu" && \
+		npm pack --silent vnu-jar && tar xzf vnu-jar-*.tgz; }
 	PRS_TEST_BIN_DIR="$(DEBUG)" PRS_TEST_CHROMIUM="$$(command -v chromium)" PRS_TEST_AXE="$(TARGET)/axe/package/axe.min.js" \
+		PRS_TEST_VNU="$(TARGET)/vnu/package/build/dist/vnu.jar" \
 		$(VENV)/bin/python -m pytest -q tests/portal
 
 .PHONY: test-examples

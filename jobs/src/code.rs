@@ -1,5 +1,6 @@
 //! The code that a job ran last, file by file: what the frames of its tracebacks are lines of.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context;
@@ -81,6 +82,51 @@ async fn unpacking<T: Send + 'static>(
     Ok(unpacked.context("the code of the job cannot be unpacked")?)
 }
 
+/// Bytes of a file whose lines are shown beside errors, at most.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The lines of the code around each of `places`, such as `x.py:5 in run`, with their numbers, `beside` at each side of it; a place
+/// that names no line of the code is left out.
+///
+/// # Errors
+/// As [`archive_of`].
+pub async fn around(
+    home: &dyn JobHome,
+    record: &JobRecord,
+    places: Vec<String>,
+    beside: u64,
+) -> Result<HashMap<String, Vec<(u64, String)>>, Failure> {
+    let files = files(home, record).await?;
+    let Some(body) = archive_of(home, record).await? else { return Ok(HashMap::new()) };
+    unpacking(move || {
+        let mut found = HashMap::new();
+        for place in places {
+            let Some((file, line)) = file_and_line(&files, &place) else { continue };
+            let read = archive::file(&body, Path::new(&file.path), MOST_BYTES)?;
+            if let Some((_, Some(content))) = read {
+                found.insert(place, beside_line(&String::from_utf8_lossy(&content), line, beside));
+            }
+        }
+        Ok(found)
+    })
+    .await
+}
+
+/// The file of the code and the line that a place names.
+fn file_and_line<'a>(files: &'a [CodeFile], place: &str) -> Option<(&'a CodeFile, u64)> {
+    let (path, line) = place.split(" in ").next()?.rsplit_once(':')?;
+    Some((of_frame(files, path)?, line.parse().ok()?))
+}
+
+fn beside_line(text: &str, line: u64, beside: u64) -> Vec<(u64, String)> {
+    let wanted = line.saturating_sub(beside).max(1)..=line.saturating_add(beside);
+    let numbered = (1..).zip(text.lines());
+    numbered
+        .filter(|(number, _)| wanted.contains(number))
+        .map(|(number, text)| (number, text.to_owned()))
+        .collect()
+}
+
 /// The file that a frame of a traceback names: of those whose paths its own ends with, the one with the longest path.
 pub fn of_frame<'a>(files: &'a [CodeFile], frame: &str) -> Option<&'a CodeFile> {
     let names = |file: &&CodeFile| {
@@ -93,6 +139,23 @@ pub fn of_frame<'a>(files: &'a [CodeFile], frame: &str) -> Option<&'a CodeFile> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_names_a_line_of_the_code() {
+        let files = ["main.py", "pkg/a.py"].map(|path| CodeFile { path: path.to_owned(), bytes: 1 });
+        let found = |place| file_and_line(&files, place).map(|(file, line)| (&*file.path, line));
+        assert_eq!(found("pkg/a.py:7 in run"), Some(("pkg/a.py", 7)));
+        for place in ["", "main.py", "main.py:x in run", "json.py:7 in loads"] {
+            assert_eq!(found(place), None, "{place}");
+        }
+        let lines = |line, beside| {
+            beside_line("a\nb\nc\nd\n", line, beside).into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (lines(1, 1), lines(3, 1), lines(4, 2), lines(9, 1)),
+            (vec![1, 2], vec![2, 3, 4], vec![2, 3, 4], vec![])
+        );
+    }
 
     #[test]
     fn a_frame_names_the_file_with_the_longest_path() {

@@ -10,7 +10,7 @@
 //! | see what needs a person about it, and what it does | [`attention::attention`], [`phase::phase`] |
 //! | change what people say of it | [`update::update`] |
 //! | list jobs | [`list::list`] |
-//! | read the code that it ran | [`code::files`], [`code::file`] |
+//! | read the code that it ran | [`code::files`], [`code::file`], [`code::around`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`], [`error_groups::error_group`] |
 //! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
 //! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |

@@ -1,191 +1,320 @@
-// Keeps pages new. Everything works without it; it replaces what the server has made anew, and nothing under the reader's hands.
+// Keeps pages new and answers keys. Everything else works without it; it replaces what the server has made anew, and nothing under the reader's hands.
 "use strict";
 const policy = window.trustedTypes
   ? trustedTypes.createPolicy("prs", { createHTML: (html) => html })
   : { createHTML: (html) => html };
-const sign = document.querySelector("[data-state]");
+const one = (css, within = document) => within.querySelector(css);
+const all = (css, within = document) => [...within.querySelectorAll(css)];
+const look = document.documentElement.dataset;
+const more = document.currentScript.dataset;
+const sign = one("[data-state]");
+const told = one("#told");
+let wanted = null;
+let chip = "";
+let toldAt = 0;
 
-function say(is, text) {
+// For a reader of screens: what changed, once.
+function tell(text) {
+  if (told && told.textContent !== text) told.textContent = text;
+}
+
+function say(is, text = is) {
   if (!sign || sign.textContent === text) return;
   sign.dataset.is = is;
   sign.textContent = text;
 }
 
+const stale = (cause = "the server does not answer.") => say("stale", "Not new: " + cause);
+
+// Points in time: in the zone of the reader, where that is wanted.
+function moment(at, like) {
+  const two = "2-digit";
+  return at.toLocaleString("sv", {
+    ...(/\d-\d/.test(like) && { year: "numeric", month: two, day: two }),
+    hour: two,
+    minute: two,
+    ...(/:\d\d:/.test(like) && { second: two }),
+    ...(/UTC/.test(like) && { timeZoneName: "short" }),
+    ...(look.zone === "utc" && { timeZone: "UTC" }),
+  });
+}
+
+// Makes what has just come usable: times, copies.
+function ready(within) {
+  if (look.zone !== "utc") {
+    for (const each of all("time,text[data-at]", within)) {
+      const text = each.textContent;
+      if (!/\d:\d\d/.test(text)) continue;
+      each.textContent = moment(new Date(each.dateTime || each.dataset.at * 1000), text);
+      if (each.dateTime) each.title = text;
+    }
+    for (const each of all("[data-zone]", within)) each.textContent = moment(new Date(), "UTC").slice(6);
+  }
+  if (navigator.clipboard) {
+    for (const each of all("code.command", within)) {
+      const copy = document.createElement("button");
+      copy.className = "copy";
+      copy.type = "button";
+      copy.textContent = "Copy";
+      copy.ariaLabel = "Copy " + (copy.dataset.copy = each.textContent);
+      each.after(" ", copy);
+    }
+  }
+}
+
+async function put(text) {
+  await navigator.clipboard.writeText(text);
+  tell("Copied: " + text);
+}
+
 // Whether the reader is busy with this part: points at it, has the focus or a selection in it, or has something open there.
 function isBusy(part) {
-  const selection = document.getSelection();
-  const selected = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
-  const opened = [...part.querySelectorAll("details")].some((each) => each.open !== each.hasAttribute("data-open"));
-  const marked = part.querySelector("input[type=checkbox]:checked");
-  return selected || opened || marked || part.matches(":hover") || part.contains(document.activeElement);
+  const { isCollapsed, anchorNode } = document.getSelection();
+  return (
+    part.matches(":hover,:focus-within") ||
+    (!isCollapsed && part.contains(anchorNode)) ||
+    one("input[type=checkbox]:checked", part) ||
+    all("details", part).some((each) => each.open !== each.hasAttribute("data-open"))
+  );
+}
+
+function markOpen(within) {
+  for (const each of all("details[open]", within)) each.setAttribute("data-open", "");
 }
 
 function fill(part, html) {
   part.waiting = null;
+  part.classList.remove("waits");
   part.innerHTML = policy.createHTML(html);
-  for (const each of part.querySelectorAll("details[open]")) each.setAttribute("data-open", "");
+  markOpen(part);
+  ready(part);
+  const now = one("h1 ~ .state .chip", part);
+  if (!now) return;
+  if (now.textContent !== chip || Date.now() - toldAt > 30000) {
+    chip = now.textContent;
+    toldAt = Date.now();
+    tell(all(".chip,.counts", part).map((each) => each.textContent).join(", "));
+  }
 }
 
 function renew(part, html) {
-  if (isBusy(part)) part.waiting = html;
-  else fill(part, html);
+  part.waiting = html;
+  part.classList.toggle("waits", isBusy(part));
+  if (!isBusy(part)) fill(part, html);
 }
 
-for (const each of document.querySelectorAll("details[open]")) each.setAttribute("data-open", "");
+// What the server has at an address, as a page.
+async function ask(address) {
+  const answer = await fetch(address, { headers: { accept: "text/html" } });
+  if (!answer.ok) throw new Error(answer.status);
+  const made = document.createElement("template");
+  made.innerHTML = policy.createHTML(await answer.text());
+  ready(made.content);
+  return made.content;
+}
 
-// A job: its parts, as the server sends them.
-const job = document.querySelector("[data-live]");
-if (job && window.EventSource) {
+const pause = one("[data-pause]");
+let isPaused = false;
+
+function offerPause(turn) {
+  pause.hidden = false;
+  pause.onclick = () => {
+    isPaused = !isPaused;
+    pause.textContent = isPaused ? "Go on" : "Pause";
+    if (isPaused) say("paused");
+    turn();
+  };
+}
+
+// A stream of events, which rests while nobody looks or the reader wants it to. What has a pulse and says nothing for a while is not new.
+function stream(address, hear, hasPulse) {
   let source = null;
   let hidden = 0;
-  const parts = new Map([...job.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]));
+  let again = 0;
+  let heard = 0;
   const close = () => {
+    clearTimeout(again);
     if (source) source.close();
     source = null;
   };
   const open = () => {
     close();
-    source = new EventSource(job.dataset.live);
-    source.addEventListener("parts", (event) => {
-      for (const [name, html] of Object.entries(JSON.parse(event.data).parts)) {
-        if (parts.has(name)) renew(parts.get(name), html);
-      }
-      say("live", "live");
+    heard = Date.now();
+    source = new EventSource(address);
+    source.onopen = () => say("live");
+    const acts = { stale: (data) => stale(data.cause), fresh: () => say("live"), bye: () => {}, ...hear };
+    for (const [name, act] of Object.entries(acts)) {
+      source.addEventListener(name, (event) => {
+        heard = Date.now();
+        act(JSON.parse(event.data));
+      });
+    }
+    source.addEventListener("error", () => {
+      stale();
+      if (source && source.readyState === 2) again = setTimeout(open, 3000);
     });
-    source.addEventListener("stale", (event) => say("stale", "Not new: " + JSON.parse(event.data).cause));
-    source.addEventListener("fresh", () => say("live", "live"));
-    source.addEventListener("end", () => {
-      close();
-      job.removeAttribute("data-live");
-      for (const each of job.querySelectorAll("[data-running]")) each.remove();
-      for (const part of parts.values()) if (part.waiting) fill(part, part.waiting);
-      say("ended", "The job has ended.");
-    });
-    source.addEventListener("error", () => say("stale", "Not new: the server does not answer."));
   };
-  open();
-  document.addEventListener("visibilitychange", () => {
+  const end = () => {
+    close();
+    clearInterval(beat);
+    document.removeEventListener("visibilitychange", turn);
+    pause.remove();
+  };
+  const turn = () => {
     clearTimeout(hidden);
-    if (!job.hasAttribute("data-live")) return;
+    if (isPaused) return;
     if (document.hidden) hidden = setTimeout(close, 30000);
     else if (!source) open();
-  });
-  setInterval(() => {
-    for (const part of parts.values()) if (part.waiting && !isBusy(part)) fill(part, part.waiting);
+  };
+  const beat = setInterval(() => {
+    if (hasPulse && source && !document.hidden && Date.now() - heard > 5000) stale("nothing has come for 5 seconds.");
   }, 1000);
+  document.addEventListener("visibilitychange", turn);
+  offerPause(() => (isPaused ? close() : open()));
+  open();
+  return end;
 }
 
-// The list of jobs: rows change in their places, and new jobs wait until the reader asks for them. Without events it is asked for now and then.
-const rows = document.querySelector("[data-rows]");
+ready(document);
+markOpen(document);
+
+// A job: its parts, as the server sends them. Of a page that is hidden the title alone is kept new.
+const job = one("[data-live]");
+if (job && window.EventSource) {
+  const parts = new Map(all("[data-part]", job).map((part) => [part.dataset.part, part]));
+  const title = setInterval(async () => {
+    if (document.hidden) document.title = one("title", await ask(location.pathname)).textContent;
+  }, 60000);
+  const settles = setInterval(() => {
+    for (const part of parts.values()) if (part.waiting && !isBusy(part)) fill(part, part.waiting);
+  }, 1000);
+  const end = stream(
+    job.dataset.live,
+    {
+      parts: (data) => {
+        for (const [name, html] of Object.entries(data.parts)) if (parts.has(name)) renew(parts.get(name), html);
+        if (data.title) document.title = data.title + " – prs";
+        say("live");
+      },
+      end: async () => {
+        end();
+        clearInterval(title);
+        clearInterval(settles);
+        job.removeAttribute("data-live");
+        say("ended", "The job has ended.");
+        // What may be done now is another thing than before.
+        const found = await ask(location.pathname + location.search);
+        for (const [name, part] of parts) part.replaceChildren(...one(`[data-part=${name}]`, found).childNodes);
+      },
+    },
+    parts.has("head"),
+  );
+}
+
+// A list: rows change in their places, and new jobs wait until the reader asks for them.
+const rows = one("[data-rows]");
 if (rows) {
-  const newer = document.querySelector("[data-newer]");
+  const newer = one("[data-newer]");
   const fresh = new Set();
-  let source = null;
-  let hidden = 0;
+  const row = (id, within) => one(`[data-row="${CSS.escape(id)}"]`, within);
   let isDirty = false;
-  let last = 0;
-  const ask = async () => {
-    const answer = await fetch(rows.dataset.rows, { headers: { accept: "text/html" } });
-    if (!answer.ok) throw new Error(answer.status);
-    const made = document.createElement("template");
-    made.innerHTML = policy.createHTML(await answer.text());
-    return made.content;
+  let last = Date.now();
+  const touch = (data) => {
+    if (!data.job_id || row(data.job_id, rows)) isDirty = true;
+    else fresh.add(data.job_id);
+    newer.hidden = !fresh.size;
+    newer.textContent = "Other jobs, new or changed: " + fresh.size;
   };
   const renewRows = async () => {
     isDirty = false;
     last = Date.now();
     try {
-      const found = await ask();
-      for (const row of rows.querySelectorAll("[data-row]")) {
-        const now = found.querySelector(`[data-row="${CSS.escape(row.dataset.row)}"]`);
-        if (!now || now.innerHTML === row.innerHTML || row.matches(":hover") || row.contains(document.activeElement)) continue;
-        const box = row.querySelector("input[type=checkbox]");
-        const mark = now.querySelector("input[type=checkbox]");
-        if (box && mark) mark.checked = box.checked;
-        row.replaceWith(now);
+      const found = await ask(rows.dataset.rows);
+      if (!newer) {
+        if (!isBusy(rows)) rows.replaceChildren(found);
+        return say("live");
       }
-      say("live", "live");
+      for (const each of all("[data-row]", rows)) {
+        const now = row(each.dataset.row, found);
+        if (!now || now.innerHTML === each.innerHTML || each.matches(":hover,:focus-within")) continue;
+        const mark = one("input[type=checkbox]", now);
+        if (mark) mark.checked = one("input[type=checkbox]", each).checked;
+        each.replaceWith(now);
+      }
+      say("live");
     } catch {
-      say("stale", "Not new: the server does not answer.");
+      stale();
     }
   };
-  const close = () => {
-    if (source) source.close();
-    source = null;
-  };
-  const open = () => {
-    close();
-    source = new EventSource("/api/v1/events?types=job");
-    source.addEventListener("list", () => (isDirty = true));
-    source.addEventListener("job", (event) => {
-      const id = JSON.parse(event.data).job_id;
-      if (rows.querySelector(`[data-row="${CSS.escape(id)}"]`)) isDirty = true;
-      else if (!last || !fresh.has(id)) {
-        fresh.add(id);
-        if (newer) {
-          newer.hidden = false;
-          newer.textContent = fresh.size === 1 ? "1 other job is new or changed" : fresh.size + " other jobs are new or changed";
-        }
-      }
-    });
-    source.addEventListener("gone", () => (isDirty = true));
-    source.addEventListener("stale", (event) => say("stale", "Not new: " + JSON.parse(event.data).cause));
-    source.addEventListener("fresh", () => say("live", "live"));
-    source.addEventListener("error", () => say("stale", "Not new: the server does not answer."));
-  };
-  if (window.EventSource) open();
-  document.addEventListener("visibilitychange", () => {
-    clearTimeout(hidden);
-    if (document.hidden) hidden = setTimeout(close, 30000);
-    else if (!source) open();
-  });
+  if (newer) stream("/api/v1/events?types=job", { list: () => (isDirty = true), job: touch, gone: touch });
+  else offerPause(() => {});
   setInterval(() => {
-    if (!document.hidden && (isDirty || Date.now() - last > 15000)) renewRows();
+    const isOld = Date.now() - last > 1000 * (rows.dataset.every || 15);
+    if (!document.hidden && (isDirty || isOld) && !isPaused) renewRows();
   }, 1000);
 }
 
-// A log that grows: what is new stands at its end.
-const follow = document.querySelector("[data-follow]");
-if (follow) {
-  const MOST = 2000;
-  const lines = document.querySelector("[data-lines]");
-  let at = Number(follow.dataset.at);
-  let timer = 0;
-  const look = async () => {
-    try {
-      const query = new URLSearchParams({ path: follow.dataset.path, at });
-      const answer = await fetch(follow.dataset.follow + "?" + query);
-      if (!answer.ok) return;
-      const found = await answer.json();
-      const isAtEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 40;
-      for (const line of found.lines) {
-        const each = document.createElement("span");
-        each.className = "l";
-        each.id = "b" + line.offset;
-        each.textContent = line.text + "\n";
-        lines.append(each);
-      }
-      while (lines.childElementCount > MOST) lines.firstElementChild.remove();
-      at = found.to;
-      if (found.lines.length && isAtEnd) scrollTo(0, document.documentElement.scrollHeight);
-    } catch {
-      // The next look may succeed.
-    }
-  };
-  follow.hidden = false;
-  follow.addEventListener("click", () => {
-    clearInterval(timer);
-    timer = timer ? 0 : setInterval(look, 1000);
-    follow.textContent = timer ? "Stop following" : "Follow";
-  });
-}
+// A log that grows.
+const follow = one("[data-follow]");
+if (follow) import(more.logs).then((logs) => logs.begin(follow, one, ready));
 
 // The page behind a link that logs in presses its own button: a program that only looks at links does not.
-const press = document.querySelector("[data-press]");
+const press = one("[data-press]");
 if (press) press.requestSubmit();
 
+// Pictures: arrows walk their cells and marks, what is there is read out, Enter and a click open it.
+async function walk(box, act) {
+  const pictures = await import(more.pictures);
+  const to = act(pictures, (box.places ??= pictures.places(box, { one, all, moment })));
+  if (to) location = to;
+}
+
+document.addEventListener("click", (event) => {
+  const copy = event.target.closest("[data-copy]");
+  const box = event.target.closest("[data-open]");
+  if (copy) put(copy.dataset.copy);
+  else if (box) walk(box, (pictures, places) => pictures.under(places, event));
+});
+
+// Single letters, outside fields; an element names its own as data-key.
+function step(by) {
+  const links = all("main tbody tr").flatMap((each) => one("a", each) || []);
+  const at = links.findIndex((each) => each.closest("tr").contains(document.activeElement));
+  const to = links[Math.max(0, Math.min(at + by, links.length - 1))];
+  if (to) to.focus();
+}
+
+let errorAt = -1;
+const ACTS = {
+  j: () => step(1),
+  k: () => step(-1),
+  x: () => {
+    const row = document.activeElement.closest("tr");
+    const mark = row && one("input[type=checkbox]", row);
+    if (mark) mark.checked = !mark.checked;
+  },
+  e: () => {
+    const lines = all(".l");
+    errorAt = lines.findIndex((each, at) => at > errorAt && /error|exception|traceback|critical|fatal/i.test(each.textContent));
+    if (errorAt < 0) tell("No further error in this window.");
+    else location.hash = lines[errorAt].id;
+  },
+  c: () => put(location.href),
+};
+
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.target.closest("input,textarea,select") || event.ctrlKey || event.metaKey) return;
-  event.preventDefault();
-  document.getElementById("q").focus();
+  const { key, target } = event;
+  const box = target.closest("[data-walk]");
+  if (box && /^(Arrow|Home|End|Enter)/.test(key)) {
+    event.preventDefault();
+    return walk(box, (pictures, places) => pictures.move(box, places, key));
+  }
+  if (look.keys === "off" || event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]),textarea,select")) return;
+  const named = one(`[data-key="${CSS.escape((wanted === "g" ? "g" : "") + key)}"]`) || (/^[1-8]$/.test(key) && all(".tabs a")[key - 1]);
+  wanted = key;
+  if (named) {
+    event.preventDefault();
+    if (named.matches("input")) named.focus();
+    else named.click();
+  } else if (ACTS[key]) ACTS[key]();
 });

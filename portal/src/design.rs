@@ -16,6 +16,13 @@ fn themes() -> [Tokens; 2] {
     [tokens(&CSS[..dark]), tokens(&CSS[dark..end])]
 }
 
+#[test]
+fn a_dark_page_is_the_same_by_choice_and_by_the_system() {
+    let chosen = CSS.find("[data-theme=dark]{").unwrap();
+    let end = chosen + CSS[chosen..].find('}').unwrap();
+    assert_eq!(tokens(&CSS[chosen..end]), themes()[1]);
+}
+
 fn tokens(text: &str) -> Tokens {
     let declarations = text.split(['{', ';', '}', '\n']).filter_map(|one| one.trim().strip_prefix("--"));
     declarations

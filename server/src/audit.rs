@@ -47,6 +47,9 @@ const LEFT: u16 = 499;
 /// What is said of a form that came back with what was wrong with it.
 const NOT_DONE: &str = "not-done";
 
+/// What changes nothing but how pages look to one reader.
+const UNNOTED: &str = "/display";
+
 /// Actions whose names do not follow from their addresses.
 const NAMES: &[(&str, &str)] = &[
     ("job.create", "job.submit"),
@@ -66,7 +69,7 @@ pub(crate) async fn audited(
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     // A browser that comes back from the identity provider can only get, and begins a session.
     let begins_session = route == RETURN;
-    if request.method().is_safe() && !begins_session {
+    if (request.method().is_safe() && !begins_session) || request.uri().path() == UNNOTED {
         return Ok(next.run(request).await);
     }
     let action = if begins_session { "session.create".to_owned() } else { action(request.method(), route) };

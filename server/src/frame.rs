@@ -13,6 +13,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
+use prs_common::near_name::nearest;
 use prs_common::traces;
 use prs_jobs::audit::without_tokens;
 use prs_portal::view::{Chrome, ProblemPage};
@@ -25,6 +26,7 @@ use crate::audit::{Asking, RequestId};
 use crate::auth::proxy::Forwarded;
 use crate::auth::{Principal, random_text};
 use crate::http::addresses::{self, Client};
+use crate::http::look;
 use crate::problem::{Kind, Problem};
 use crate::traced::Traced;
 
@@ -39,6 +41,9 @@ const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
 const LONGEST_ADDRESS: usize = 8 << 10;
 /// The same of a blob, which may be large.
 const LONGEST_BLOB: Duration = Duration::from_hours(6);
+/// Jobs that are offered where an address names none, and jobs that are compared for it.
+const NEAR: usize = 5;
+const COMPARED: usize = 1_000;
 /// What a page may do: use what comes from this server, and send forms to it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
 
@@ -55,6 +60,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     request.extensions_mut().insert(Client(client));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let wants_page = wants_page(&path, request.headers());
+    let look = look::chosen(request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let under_way = app.metrics.comes();
     let longest = longest(request.headers());
@@ -80,7 +86,8 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         let mut headers = std::mem::take(response.headers_mut());
         headers.remove(CONTENT_LENGTH);
         response = if wants_page {
-            page(&app.chrome, &problem, &id)
+            let near = if problem.kind == Kind::JOB_NOT_FOUND { near(&app, &path).await } else { Vec::new() };
+            page(&app.chrome, &problem, &id, near)
         } else if path.starts_with(OF_AZURE) {
             azure(&problem)
         } else {
@@ -92,6 +99,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
             }
         }
     }
+    let mut response = if wants_page { look::applied(look, response).await } else { response };
     add_headers(response.headers_mut(), &id);
     if app.is_secure {
         let only_https = HeaderValue::from_static("max-age=31536000");
@@ -220,7 +228,28 @@ fn azure(problem: &Problem) -> Response {
     response
 }
 
-fn page(chrome: &Chrome, problem: &Problem, id: &str) -> Response {
+/// The ids of jobs that may be meant by the one in the address of a page: the newest of those that begin alike, or as good as.
+async fn near(app: &App, path: &str) -> Vec<String> {
+    let wanted = path.split('/').nth(2).unwrap_or_default();
+    let Ok(snapshot) = app.index.snapshot().await else { return Vec::new() };
+    let ids: Vec<&str> = snapshot.jobs.iter().map(|job| job.job_id.as_str()).collect();
+    near_ids(wanted, &ids)
+}
+
+fn near_ids(wanted: &str, ids: &[&str]) -> Vec<String> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let alike = |id: &&&str| id.starts_with(wanted) || wanted.starts_with(**id);
+    let mut near: Vec<String> = ids.iter().filter(alike).take(NEAR).map(|id| (*id).to_owned()).collect();
+    if near.is_empty() {
+        // To compare letter by letter takes time.
+        near.extend(nearest(wanted, &ids[..ids.len().min(COMPARED)]).map(str::to_owned));
+    }
+    near
+}
+
+fn page(chrome: &Chrome, problem: &Problem, id: &str, near: Vec<String>) -> Response {
     let Problem { kind, detail, hint, .. } = problem;
     let page = ProblemPage {
         chrome,
@@ -229,6 +258,7 @@ fn page(chrome: &Chrome, problem: &Problem, id: &str) -> Response {
         hint: hint.as_deref(),
         meaning: kind.meaning,
         request_id: id,
+        near,
     };
     let status = StatusCode::from_u16(kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Html(page.html())).into_response();
@@ -265,6 +295,20 @@ mod tests {
             assert_ne!(request_id(&given(refused)), refused);
         }
         assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn jobs_are_offered_whose_ids_are_near() {
+        let ids = ["score-20261121-120000-1a2b", "score-20261120-120000-3c4d", "words-20261121-120000-5e6f"];
+        for (wanted, expected) in [
+            ("score", &ids[..2]),
+            ("words-20261121-120000-5e6f-prep", &ids[2..]),
+            ("wrods-20261121-120000-5e6f", &ids[2..]),
+            ("nothing", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(near_ids(wanted, &ids), expected, "{wanted}");
+        }
     }
 
     #[test]

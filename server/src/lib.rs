@@ -14,6 +14,7 @@
 //! | `fleet` | the targets of the fleet, as old as two seconds at most |
 //! | `servers` | the servers behind this one, as old as ten seconds at most |
 //! | `metrics/` | what is counted of the server, and figures of the fleet, for Prometheus |
+//! | `code_lines` | the lines of code that errors came from, each read once |
 //! | `live/` | what watchers of a job see, made once for all of them |
 //! | `app` | what handlers share |
 //! | `frame` | around every request: its number, who asks, the headers and the problem of its answer |
@@ -31,6 +32,7 @@ mod api;
 mod app;
 mod audit;
 mod auth;
+mod code_lines;
 mod connection;
 mod door;
 mod fleet;

@@ -319,3 +319,95 @@ fn what_changes_in_the_list_is_told() {
     assert_eq!(event("gone")["job_id"], first);
     is_problem(&web.get("/api/v1/events?types=odd"), 400, "bad-parameter");
 }
+
+#[test]
+fn pages_say_of_each_error_where_it_came_from_and_what_it_cost() {
+    let job = job();
+    let id = submitted(&job);
+    let web = served(&job);
+    let errors = web.page(&format!("/jobs/{id}/errors")).text();
+    assert!(
+        errors.contains("2 distinct errors; 4 tries failed; items of 4 mini-batches are missing."),
+        "{errors}"
+    );
+    // The line with those around it, as text.
+    for part in
+        ["if number % 2:", "raise ValueError(&#34;odd&#34;)", "if number == 4:", " --mini-batch 1 --pdb"]
+    {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
+    let most = web.page(&format!("/jobs/{id}/errors?sort=-tries")).text();
+    assert!(most.find("ValueError").unwrap() < most.find("KeyError").unwrap(), "{most}");
+    assert!(web.page(&format!("/jobs/{id}/errors?sort=odd")).text().contains("is none of -lost"));
+    assert!(web.page(&format!("/jobs/{id}/errors?from=9")).text().contains("There are no more."));
+    let known = web.get(&format!("/api/v1/jobs/{id}/errors")).json(200);
+    let odd = known["errors"].as_array().unwrap().iter().find(|error| error["category"] == "ValueError");
+    let group = odd.unwrap()["group"].as_str().unwrap();
+    let one = web.page(&format!("/jobs/{id}/errors/{group}")).text();
+    let items = one.split("Items, one a line").nth(1).unwrap();
+    let items: Vec<&str> = items.split(['>', '<']).nth(1).unwrap().lines().collect();
+    assert_eq!(items.len(), 3, "{one}");
+    assert!(one.contains(&format!("/jobs/{id}/mini-batches/1")) && !one.contains("KeyError"), "{one}");
+    assert_eq!(web.page(&format!("/jobs/{id}/errors/none")).status, 404);
+    // The overview and the stream have the lines, too; the stream of a page has its parts alone.
+    assert!(web.page(&format!("/jobs/{id}")).text().contains("if number == 4:"));
+    let live = web.get(&format!("/jobs/{id}/live?parts=groups")).text();
+    assert!(live.contains("\"groups\"") && !live.contains("\"head\""), "{live}");
+    assert!(!web.get(&format!("/jobs/{id}/live")).text().contains("\"groups\""));
+}
+
+#[test]
+fn pages_say_of_a_node_what_it_did_and_of_an_id_which_jobs_are_near() {
+    let job = job();
+    let id = submitted(&job);
+    let web = served(&job);
+    let nodes = web.page(&format!("/jobs/{id}/nodes")).text();
+    assert!(nodes.contains(&format!("/jobs/{id}/nodes/0\">node 0")), "{nodes}");
+    let node = web.page(&format!("/jobs/{id}/nodes/0")).text();
+    for part in ["6, 4 failed", "ValueError: odd", "Failures of init()"] {
+        assert!(node.contains(part), "{part}: {node}");
+    }
+    for none in ["7", "x"] {
+        assert_eq!(web.page(&format!("/jobs/{id}/nodes/{none}")).status, 404);
+    }
+    let absent = web.page(&format!("/jobs/{id}x/logs"));
+    assert!(
+        absent.status == 404 && absent.text().contains(&format!("<a href=\"/jobs/{id}\">")),
+        "{}",
+        absent.text()
+    );
+}
+
+#[test]
+fn a_reader_chooses_how_pages_look() {
+    let job = job();
+    let web = served(&job);
+    let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "text/html")];
+    let chosen = web.ask_with("POST", "/display", &form, "theme=dark&zone=utc&keys=on&next=/help");
+    assert_eq!((chosen.status, chosen.header("location")), (303, Some("/help")));
+    let set: Vec<&str> = chosen
+        .headers
+        .iter()
+        .filter(|(name, _)| name == "set-cookie")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert!(set.len() == 3 && set[0].starts_with("prs-theme=dark; Path=/; Max-Age="), "{set:?}");
+    assert_eq!(web.ask_with("POST", "/display", &form, "theme=odd&zone=utc&keys=on").status, 400);
+    let elsewhere =
+        web.ask_with("POST", "/display", &form, "theme=dark&zone=utc&keys=on&next=//evil.example");
+    assert_eq!(elsewhere.header("location"), Some("/jobs"));
+    let with = [("Accept", "text/html"), ("Cookie", "prs-theme=dark; prs-zone=utc; prs-keys=odd")];
+    let page = web.ask_with("GET", "/help", &with, "").text();
+    assert!(
+        page.starts_with("<!DOCTYPE html>\n<html lang=\"en\" data-theme=\"dark\" data-zone=\"utc\">"),
+        "{page}"
+    );
+    let display = web.ask_with("GET", "/display", &with, "").text();
+    assert!(
+        display.contains("value=\"dark\" checked") && display.contains("value=\"on\" checked"),
+        "{display}"
+    );
+    // It is no change of anybody's: no line says who made it.
+    let noted = web.get("/api/v1/audit").json(200);
+    assert_eq!(noted["value"].as_array().unwrap().len(), 0, "{noted}");
+}

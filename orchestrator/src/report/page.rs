@@ -8,7 +8,8 @@ use prs_common::segment::TryStatus;
 use prs_common::statistics::{self, Errors, Part};
 use prs_common::timestamp::now_us;
 use prs_portal::view::{
-    ErrorFact, ErrorPlace, ErrorTimes, Facts, FailedList, OutputFact, Published, StartFact, StepFact,
+    ErrorFact, ErrorPlace, ErrorTimes, ErrorTry, Facts, FailedList, OutputFact, Published, StartFact,
+    StepFact,
 };
 
 use super::error_list::ErrorList;
@@ -106,9 +107,10 @@ fn error(group: &ErrorGroup, statistics: Option<&Errors>) -> ErrorFact {
         let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
         format!("mini-batch {mini_batch_id}{detail}, try {number}, {process} of node {node_id}")
     };
-    let group_id = || group_id_of(&group.status, &group.category, group.frame.as_ref(), &group.message);
+    let id = group_id_of(&group.status, &group.category, group.frame.as_ref(), &group.message);
+    let told = statistics.and_then(|told| told.groups.iter().find(|told| told.id == id));
     ErrorFact {
-        group: if mini_batch_id.is_empty() { String::new() } else { group_id() },
+        group: if mini_batch_id.is_empty() { String::new() } else { id },
         status: group.status.clone(),
         // Who lacks items raised nothing.
         category: if group.category.is_empty() && group.status == TryStatus::RunDone.as_str() {
@@ -124,23 +126,35 @@ fn error(group: &ErrorGroup, statistics: Option<&Errors>) -> ErrorFact {
         tries: group.tries,
         lost: group.mini_batches_lost,
         nodes: group.nodes.iter().copied().collect(),
-        times: statistics.and_then(|statistics| times(group, statistics)),
+        times: told.map(times),
         example: ErrorPlace { what, log: log.clone() },
         traceback: group.traceback.clone(),
+        around: Vec::new(),
+        tried: told.iter().flat_map(|told| &told.examples).map(tried).collect(),
     }
 }
 
-/// When the tries of `group` were, as the statistics tell of those with the same cause.
-fn times(group: &ErrorGroup, statistics: &Errors) -> Option<ErrorTimes> {
-    let id = group_id_of(&group.status, &group.category, group.frame.as_ref(), &group.message);
-    let known = statistics.groups.iter().find(|known| known.id == id)?;
-    Some(ErrorTimes {
-        first_and_last_us: (known.first_us, known.last_us),
-        bins_from_us: (known.curve.origin_us(), known.curve.step_s()),
-        bins: known.curve.bins().to_vec(),
-        nodes: known.nodes.clone(),
-        nodes_total: known.nodes_total,
-    })
+fn tried(one: &statistics::ErrorExample) -> ErrorTry {
+    ErrorTry {
+        index: one.index,
+        number: one.number,
+        node_id: one.node_id,
+        process: one.process.clone(),
+        detail: one.detail.clone(),
+        started_us: one.started_us,
+        is_lost: one.is_lost,
+    }
+}
+
+/// When tries were, as the statistics tell.
+fn times(told: &statistics::ErrorGroup) -> ErrorTimes {
+    ErrorTimes {
+        first_and_last_us: (told.first_us, told.last_us),
+        bins_from_us: (told.curve.origin_us(), told.curve.step_s()),
+        bins: told.curve.bins().to_vec(),
+        nodes: told.nodes.clone(),
+        nodes_total: told.nodes_total,
+    }
 }
 
 /// The steps that a step of a pipeline needs.

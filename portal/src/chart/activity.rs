@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use askama::Template;
 
-use super::figure::{Cell, Figure, Legend, Table};
+use super::figure::{Cell, Figure, Legend, Table, Walk};
 use super::path::row;
 use super::scale::{Span, Tick};
 use crate::text::numbers::percent;
@@ -30,6 +30,8 @@ pub struct Lane {
     pub failed: Vec<bool>,
     /// Tries that failed in all.
     pub failed_tries: u64,
+    /// What an address filters mini-batches by to have those of the row: `node=17`; empty where no filter does.
+    pub query: String,
 }
 
 /// The activity of a job.
@@ -107,7 +109,39 @@ impl Activity {
             legend,
             table: Some(table(lanes)),
             is_open: false,
+            walk: Some(walk(span, columns, lanes)),
         })
+    }
+}
+
+/// How busy each cell is, in tenths: small letters and digits, and large letters where tries failed as well.
+fn walk(span: Span, columns: usize, lanes: &[Lane]) -> Walk {
+    const LETTERS: [char; 22] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I',
+        'J', 'K',
+    ];
+    let tenths = LETTERS.len() / 2;
+    let mut words = vec![".not there".to_owned()];
+    words.extend(LETTERS.iter().enumerate().map(|(at, letter)| {
+        let failed = if at < tenths { "" } else { ", tries failed" };
+        format!("{letter}{}\u{202f}% busy{failed}", at % tenths * 10)
+    }));
+    let row = |lane: &Lane| {
+        let cell = |column: usize| {
+            let Some(busy) = lane.busy.get(column).copied().flatten() else { return '.' };
+            let failed = lane.failed.get(column).copied().unwrap_or_default();
+            LETTERS[(usize::from(busy.min(250)) * 10 + 125) / 250 + if failed { tenths } else { 0 }]
+        };
+        let query = if lane.query.is_empty() { String::new() } else { format!("&{}", lane.query) };
+        (lane.name.clone(), format!("state=tries{query}"), (0..columns).map(cell).collect())
+    };
+    Walk {
+        kind: "time",
+        from: span.from_us,
+        step: ((span.to_us - span.from_us) / 1_000_000 / columns.max(1) as u64).max(1),
+        rows: lanes.iter().map(row).collect(),
+        words: words.join(";"),
+        ..Walk::default()
     }
 }
 
@@ -162,6 +196,7 @@ mod tests {
             busy: (0..96).map(|column| Some(((column * 37 + number * 11) % 251) as u8)).collect(),
             failed: (0..96).map(|column| (column + number).is_multiple_of(7)).collect(),
             failed_tries: 3,
+            query: "node=1".to_owned(),
         };
         let lanes: Vec<Lane> = (0..80).map(lane).collect();
         let figure = Activity::figure(Span { from_us: 0, to_us: 3_600_000_000 }, &lanes).unwrap();

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figure::{Figure, Table};
+use super::figure::{Figure, Table, Walk};
 use super::scale::{Tick, percent, tick};
 use crate::text::count;
 use crate::text::times::duration;
@@ -86,6 +86,7 @@ impl Durations {
             legend: Vec::new(),
             table: Some(table(quantiles)),
             is_open: true,
+            walk: Some(Walk::of_marks("marks")),
         })
     }
 }

@@ -20,6 +20,51 @@ pub struct Figure {
     pub table: Option<Table>,
     /// Whether the table is open from the beginning.
     pub is_open: bool,
+    /// How keys and clicks walk it; nothing where they do not.
+    pub walk: Option<Walk>,
+}
+
+/// How keys and clicks walk a picture: cell by cell in columns of the same width, or mark by mark. The script of the pages reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Walk {
+    /// `time` or `index`: cells, whose columns are stretches of time or of mini-batches. `bars`: marks in rows. `marks`: marks in one row.
+    pub kind: &'static str,
+    /// Where its places lead: an address below which they are; empty where they lead nowhere.
+    pub open: String,
+    /// Where the first column begins, microseconds since the Unix epoch, or a mini-batch.
+    pub from: u64,
+    /// How wide a column is, seconds or mini-batches.
+    pub step: u64,
+    /// The rows, from the top: name, what an address filters by, and what is in each column. That is a letter of `words`, or a number
+    /// with a blank behind it where `unit` says of what.
+    pub rows: Vec<(String, String, String)>,
+    /// What the letters mean: each followed by its words, with `;` between them.
+    pub words: String,
+    /// What numbers are of.
+    pub unit: &'static str,
+}
+
+impl Walk {
+    /// A walk from mark to mark.
+    pub fn of_marks(kind: &'static str) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// Where the first column begins, seconds since the Unix epoch or a mini-batch.
+    fn begins(&self) -> String {
+        match self.kind {
+            "time" => format!("{}.{:03}", self.from / 1_000_000, self.from / 1_000 % 1_000),
+            _ => self.from.to_string(),
+        }
+    }
+
+    /// The rows as the script takes them apart.
+    fn cells(&self) -> String {
+        let row = |(name, query, values): &(String, String, String)| {
+            format!("{name}\t{query}\t{}", values.trim_end())
+        };
+        self.rows.iter().map(row).collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// What a mark means.

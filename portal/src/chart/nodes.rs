@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figure::{Figure, Legend, Table};
+use super::figure::{Figure, Legend, Table, Walk};
 use super::scale::{Tick, percent, tick};
 use crate::text::count;
 use crate::text::times::duration;
@@ -176,6 +176,7 @@ impl Nodes {
             legend,
             table: Some(table),
             is_open: false,
+            walk: Some(Walk::of_marks("marks")),
         })
     }
 }

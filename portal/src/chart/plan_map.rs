@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figure::{Figure, Legend, Table};
+use super::figure::{Figure, Legend, Table, Walk};
 use super::path::row;
 use super::scale::{Tick, percent, tick};
 use crate::text::{count, counted};
@@ -39,6 +39,16 @@ impl PlanState {
             Self::Running => "active",
             Self::Retried => "warn",
             Self::Failed => "bad",
+        }
+    }
+
+    fn letter(self) -> char {
+        match self {
+            Self::Waiting => 'w',
+            Self::Done => 's',
+            Self::Running => 'p',
+            Self::Retried => 'r',
+            Self::Failed => 'f',
         }
     }
 
@@ -81,7 +91,7 @@ impl PlanMap {
         }
         let number = |at: usize| {
             let middle = (at as f64 + 0.5) / cells.len() as f64;
-            Tick { at: percent(middle), label: at.to_string(), anchor: "middle" }
+            Tick { at: percent(middle), label: at.to_string(), anchor: "middle", moment: None }
         };
         let has_numbers = width == 1 && cells.len() <= NUMBERED;
         let numbers = if has_numbers { (0..cells.len()).map(number).collect() } else { Vec::new() };
@@ -111,6 +121,17 @@ impl PlanMap {
                 .collect(),
             table: (failed > 0).then(|| table(cells, width, scheduled)),
             is_open: failed > 0,
+            walk: Some(Walk {
+                kind: "index",
+                step: width,
+                rows: vec![(
+                    "Mini-batches".to_owned(),
+                    "state=all".to_owned(),
+                    cells.iter().map(|cell| cell.0.letter()).collect(),
+                )],
+                words: PlanState::ALL.map(|state| format!("{}{}", state.letter(), state.word())).join(";"),
+                ..Walk::default()
+            }),
         })
     }
 }

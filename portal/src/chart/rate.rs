@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::path::steps;
 use super::scale::{Span, Tick, percent, round_up};
-use super::{Figure, Table};
+use super::{Figure, Table, Walk};
 use crate::text::numbers::short;
 use crate::text::times::clock;
 use crate::text::{count, counted, per_second};
@@ -70,8 +70,27 @@ impl Rate {
             legend,
             table: Some(table(from_us, step_s, buckets)),
             is_open: false,
+            walk: Some(Walk {
+                kind: "time",
+                from: from_us,
+                step: u64::from(step_s.max(1)),
+                rows: vec![(String::new(), "state=tries".to_owned(), numbers(&rates))],
+                unit: " items a second",
+                ..Walk::default()
+            }),
         })
     }
+}
+
+/// Numbers with a blank behind each, as short as they are right to three digits.
+fn numbers(rates: &[f64]) -> String {
+    let number = |rate: &f64| match rate {
+        0.0 => "0 ".to_owned(),
+        ..1.0 => format!("{rate:.3} "),
+        ..100.0 => format!("{rate:.1} "),
+        _ => format!("{rate:.0} "),
+    };
+    rates.iter().map(number).collect()
 }
 
 /// What the rate did.

@@ -23,6 +23,8 @@ pub(crate) struct Tick {
     pub(crate) label: String,
     /// How its letters stand to it, so that none leaves the picture: `start`, `middle` or `end`.
     pub(crate) anchor: &'static str,
+    /// The moment that it says, seconds since the Unix epoch; nothing where it says no time of day.
+    pub(crate) moment: Option<u64>,
 }
 
 impl Span {
@@ -53,7 +55,7 @@ impl Span {
                     60.. => clock(us)[..5].to_owned(),
                     _ => clock(us),
                 };
-                tick(self.fraction(us), label)
+                Tick { moment: (step < 86_400).then_some(second), ..tick(self.fraction(us), label) }
             })
             .collect()
     }
@@ -66,7 +68,7 @@ pub(crate) fn tick(fraction: f64, label: String) -> Tick {
         0.92.. => "end",
         _ => "middle",
     };
-    Tick { at: percent(fraction), label, anchor }
+    Tick { at: percent(fraction), label, anchor, moment: None }
 }
 
 /// A fraction as SVG has it: `12.3%`.

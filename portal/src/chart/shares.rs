@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figure::{Figure, Legend, Table};
+use super::figure::{Figure, Legend, Table, Walk};
 use super::path::steps;
 use super::scale::{Span, Tick};
 use crate::text::numbers::percent;
@@ -72,7 +72,28 @@ impl Shares {
                 .collect(),
             table: Some(table(from_us, step_s, buckets)),
             is_open: false,
+            walk: Some(walk(from_us, step_s, buckets)),
         })
+    }
+}
+
+/// A row for each band, the highest first.
+fn walk(from_us: u64, step_s: u32, buckets: &[[u64; 6]]) -> Walk {
+    let share = |band: usize| {
+        let of = |bucket: &[u64; 6]| {
+            let all = u128::from(bucket.iter().sum::<u64>().max(1));
+            format!("{} ", (u128::from(bucket[band]) * 100 + all / 2) / all)
+        };
+        buckets.iter().map(of).collect::<String>()
+    };
+    let row = |band: usize| (BANDS[band].1.to_owned(), "state=tries".to_owned(), share(band));
+    Walk {
+        kind: "time",
+        from: from_us,
+        step: u64::from(step_s.max(1)),
+        rows: (0..BANDS.len()).rev().map(row).collect(),
+        unit: "\u{202f}%",
+        ..Walk::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figure::{Cell, Figure, Legend, Table};
+use super::figure::{Cell, Figure, Legend, Table, Walk};
 use super::scale::{Span, Tick, percent};
 use crate::text::times::{clock, duration_us};
 use crate::text::{count, counted, cut};
@@ -105,6 +105,7 @@ impl Tries {
             legend,
             table: Some(table(tries)),
             is_open: false,
+            walk: Some(Walk::of_marks("bars")),
         })
     }
 }

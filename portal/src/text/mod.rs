@@ -7,7 +7,7 @@ pub mod terminal;
 pub mod times;
 
 pub use numbers::{bytes, count, counted, per_second, percent};
-pub use terminal::{Run, runs};
+pub use terminal::{Run, plain, runs};
 pub use times::{clock, day_and_clock, duration};
 
 /// Text of at most so many characters; what is longer ends in an ellipsis.

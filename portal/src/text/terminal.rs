@@ -53,6 +53,11 @@ impl Look {
     }
 }
 
+/// The text without what a terminal would make of it.
+pub fn plain(text: &str) -> String {
+    runs(text).into_iter().map(|run| run.text).collect()
+}
+
 /// The text in runs of one look each.
 pub fn runs(text: &str) -> Vec<Run> {
     let mut lines: Vec<Vec<(Look, char)>> = vec![Vec::new()];

@@ -2,7 +2,7 @@
 
 use crate::chart::Curve;
 use crate::text::times::{clock, day_and_clock};
-use crate::text::{counted, cut, runs};
+use crate::text::{counted, cut, plain};
 
 use super::frames::{Piece, of_place, pieces};
 
@@ -44,6 +44,29 @@ pub struct ErrorFact {
     pub example: ErrorPlace,
     /// Its traceback; empty where there is none.
     pub traceback: String,
+    /// The lines around the place, each with its number; empty where nobody read the code.
+    pub around: Vec<(u64, String)>,
+    /// Some of the tries, those whose items are missing first; empty where there are no statistics of it.
+    pub tried: Vec<ErrorTry>,
+}
+
+/// A try with an error, which stands for others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorTry {
+    /// Its mini-batch.
+    pub index: u64,
+    /// Which try it was, from 1.
+    pub number: u32,
+    /// The node.
+    pub node_id: u32,
+    /// The process.
+    pub process: String,
+    /// What the mini-batch consists of.
+    pub detail: String,
+    /// When it began, microseconds since the Unix epoch.
+    pub started_us: u64,
+    /// Whether its mini-batch got no other try.
+    pub is_lost: bool,
 }
 
 /// When and where tries with an error ran, as far as the statistics of the job tell.
@@ -82,6 +105,10 @@ pub(crate) struct ErrorCard {
     pub(crate) curve: Option<Curve>,
     pub(crate) place: String,
     pub(crate) code: String,
+    /// The lines around the place: number, text, and whether it is that line. Where they are known, `code` is empty.
+    pub(crate) around: Vec<(u64, String, bool)>,
+    /// The command that runs a mini-batch with the error where one types it; empty where none is known.
+    pub(crate) attempt: String,
     pub(crate) example: String,
     pub(crate) log: String,
     /// Where the place leads; empty where it leads nowhere.
@@ -90,6 +117,15 @@ pub(crate) struct ErrorCard {
     /// Whether it cost mini-batches.
     pub(crate) lost: bool,
     pub(crate) is_open: bool,
+}
+
+/// What the cards of a page that a server sends lead to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served<'a> {
+    /// The address of the code of the job.
+    pub(crate) code: &'a str,
+    /// What commands call the job.
+    pub(crate) called: &'a str,
 }
 
 /// The cards of a page.
@@ -108,7 +144,7 @@ pub(crate) fn cards(
     other_tries: u64,
     most: usize,
     mut room: usize,
-    code: Option<&str>,
+    served: Option<Served<'_>>,
 ) -> ErrorCards {
     let mut without = 0;
     let mut cards = Vec::new();
@@ -120,7 +156,7 @@ pub(crate) fn cards(
             room -= length;
         }
         without += usize::from(is_there && !fits);
-        cards.push(card(error, fits, at == 0, code));
+        cards.push(card(error, fits, at == 0, served));
     }
     let mut rest = Vec::new();
     if errors.len() > most {
@@ -137,7 +173,20 @@ pub(crate) fn cards(
     ErrorCards { cards, folded, rest: if rest.is_empty() { rest } else { format!("{rest}.") } }
 }
 
-fn card(error: &ErrorFact, has_traceback: bool, is_open: bool, code: Option<&str>) -> ErrorCard {
+/// The card of an error.
+pub(crate) fn card(
+    error: &ErrorFact,
+    has_traceback: bool,
+    is_open: bool,
+    served: Option<Served<'_>>,
+) -> ErrorCard {
+    let code = served.map(|served| served.code);
+    let here = line_of(&error.place);
+    let around = error
+        .around
+        .iter()
+        .map(|(number, text)| (*number, plain(&cut(text, LETTERS)), Some(*number) == here));
+    let around: Vec<_> = around.collect();
     let (first, rest) = error.message.trim_end().split_once('\n').unwrap_or((error.message.trim_end(), ""));
     let mut cost = vec![error.cost.clone()];
     let nodes = error.times.as_ref().map(counted_nodes);
@@ -160,7 +209,14 @@ fn card(error: &ErrorFact, has_traceback: bool, is_open: bool, code: Option<&str
             Curve::new(from_us, step_s, &times.bins)
         }),
         place: error.place.clone(),
-        code: cut(error.code.trim(), LETTERS),
+        code: if around.is_empty() { cut(error.code.trim(), LETTERS) } else { String::new() },
+        around,
+        attempt: match (served, error.tried.first()) {
+            (Some(served), Some(one)) => {
+                format!("prs try {} --mini-batch {} --pdb", served.called, one.index)
+            }
+            _ => String::new(),
+        },
         example: cut(&error.example.what, LETTERS),
         log: error.example.log.clone(),
         place_link: of_place(&error.place, code),
@@ -170,9 +226,9 @@ fn card(error: &ErrorFact, has_traceback: bool, is_open: bool, code: Option<&str
     }
 }
 
-/// Text without what a terminal would make of it.
-fn plain(text: &str) -> String {
-    runs(text).into_iter().map(|run| run.text).collect()
+/// The line that a place such as `x.py:5 in run` names.
+fn line_of(place: &str) -> Option<u64> {
+    place.split(" in ").next()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn on_nodes(nodes: &[u32]) -> String {
@@ -200,7 +256,7 @@ fn named_nodes(nodes: impl Iterator<Item = String>, all: usize) -> String {
 }
 
 /// When it happened, in words.
-fn when(times: &ErrorTimes) -> String {
+pub(crate) fn when(times: &ErrorTimes) -> String {
     let (first, last) = times.first_and_last_us;
     if first == last {
         return format!("at {} UTC", day_and_clock(first));
@@ -218,6 +274,26 @@ fn escaped_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_shows_the_lines_around_the_place_and_how_to_run_it_here() {
+        let error = ErrorFact {
+            place: "x.py:5 in run".into(),
+            code: "raise X".into(),
+            around: vec![(4, "def run(batch):".into()), (5, "    raise X\u{7}".into())],
+            tried: vec![ErrorTry { index: 17, ..ErrorTry::default() }],
+            ..error("")
+        };
+        let served = Served { code: "/jobs/j/code", called: "j" };
+        let found = card(&error, false, false, Some(served));
+        assert_eq!(
+            found.around,
+            [(4, "def run(batch):".to_owned(), false), (5, "    raise X\u{2407}".to_owned(), true)]
+        );
+        assert_eq!((&*found.code, &*found.attempt), ("", "prs try j --mini-batch 17 --pdb"));
+        let found = card(&ErrorFact { around: Vec::new(), ..error }, false, false, None);
+        assert_eq!((&*found.code, &*found.attempt), ("raise X", ""));
+    }
 
     fn error(traceback: &str) -> ErrorFact {
         ErrorFact {

@@ -1,15 +1,16 @@
 //! What a page says of a job, part by part: the same in the report and on the page that a server sends.
 
-use super::errors::{ErrorCards, cards};
+use super::errors::{ErrorCards, Served, cards};
 use super::header::{Chip, Header};
 use super::pictures::{Detail, pictures, running as running_now, slowest};
 use super::settings::Settings;
 use super::signals::signals;
+use super::site::link_nodes;
 use super::{Facts, nodes};
 use crate::attention::{Attention, Severity, attention};
 use crate::chart::{Cell, Figure, Table};
 use crate::text::times::{day_and_clock, duration};
-use crate::text::{count, counted, cut, percent};
+use crate::text::{count, counted, cut, percent, plain};
 
 /// Why a page has no pictures, where a job has no statistics.
 const NO_STATISTICS: &str = "There are no statistics of this job: it ended before any were written, or an older prs ran it. What follows is what its record and its logs say.";
@@ -33,6 +34,8 @@ pub(crate) struct JobView<'a> {
     pub(crate) made: (String, String),
     /// What stands in front of the name of a log in a link to it; nothing where links to logs lead nowhere.
     pub(crate) logs: Option<String>,
+    /// Whether a server sends the page, which has the others about the job as well.
+    pub(crate) is_served: bool,
     /// Whether who looks may go on with it, which has ended.
     pub(crate) may_resume: bool,
 }
@@ -64,9 +67,17 @@ impl<'a> JobView<'a> {
     /// What is known of the job, in so much detail; see [`Self::logs`].
     pub(crate) fn new(facts: &'a Facts, detail: Detail, logs: Option<String>) -> Self {
         let published = &facts.statistics;
-        let mut figures = pictures(facts, detail);
-        // Where links to logs lead somewhere, those to mini-batches do.
-        let below = logs.as_ref().map(|_| format!("/jobs/{}/mini-batches", facts.job_id));
+        // Where links to logs lead to pages, those to mini-batches do.
+        let below = logs.as_ref().filter(|logs| !logs.is_empty());
+        let below = below.map(|_| format!("/jobs/{}/mini-batches", facts.job_id));
+        let mut figures = pictures(facts, detail, below.as_deref());
+        let link = |table: &mut Table| {
+            if below.is_some() {
+                link_nodes(table, &facts.job_id);
+            }
+        };
+        let of_nodes = figures.iter_mut().filter(|figure| figure.id == "nodes");
+        of_nodes.filter_map(|figure| figure.table.as_mut()).for_each(link);
         if let Some(below) = &below {
             let tables = figures.iter_mut().filter(|figure| figure.id == "plan");
             tables.filter_map(|figure| figure.table.as_mut()).for_each(|table| link_ranges(table, below));
@@ -87,12 +98,17 @@ impl<'a> JobView<'a> {
             header: Header::new(facts),
             attention: attention(&signals(facts)).into_iter().map(|said| line(said, &present)).collect(),
             errors: {
-                let code = logs.is_some().then(|| format!("/jobs/{}/code", facts.job_id));
-                cards(&facts.errors, facts.other_tries, detail.errors, detail.tracebacks, code.as_deref())
+                let code = format!("/jobs/{}/code", facts.job_id);
+                let served = below.is_some().then_some(Served { code: &code, called: &facts.called });
+                cards(&facts.errors, facts.other_tries, detail.errors, detail.tracebacks, served)
             },
             slowest,
             running,
-            nodes: nodes.map(|of| nodes::table(of, &nodes::slow(of), facts.state.is_final(), detail.rows.0)),
+            nodes: nodes.map(|of| {
+                let mut table = nodes::table(of, &nodes::slow(of), facts.state.is_final(), detail.rows.0);
+                link(&mut table);
+                table
+            }),
             settings: Settings::of(&facts.spec),
             starts: starts(facts),
             steps: facts.steps.iter().map(step).collect(),
@@ -109,6 +125,7 @@ impl<'a> JobView<'a> {
             ),
             figures,
             facts,
+            is_served: below.is_some(),
             logs,
             may_resume: false,
         }
@@ -154,6 +171,7 @@ fn line(said: Attention, present: &[&str]) -> Line {
         ("durations", "Durations"),
     ];
     let link = names.into_iter().find(|(part, _)| *part == said.part && present.contains(part));
+    let said = Attention { text: plain(&said.text), ..said };
     Line { family, word, said, link }
 }
 

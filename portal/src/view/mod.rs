@@ -14,18 +14,20 @@ mod site;
 #[cfg(test)]
 mod tests;
 
-pub use errors::{ErrorFact, ErrorPlace, ErrorTimes};
+pub use errors::{ErrorFact, ErrorPlace, ErrorTimes, ErrorTry};
 pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
 pub use signals::signals;
 pub use site::{
     AgainPage, ApiPage, ApiRoute, AuditPage, AuditRow, Choice, Chrome, CodePage, CodeRow, ComparePage,
-    ComparedFile, ComparedJob, ConfirmPage, DeletePage, DeploymentRow, EndpointEditPage, EndpointPage,
-    EndpointRow, EndpointsPage, FleetPage, GivenCall, GivenToken, GraphPage, JobPage, JobRow, JobsPage,
-    LogEntry, LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow,
-    NodesPage, OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused,
-    RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage, StateCount,
-    SubmitPage, Tab, TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow,
+    ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow, DisplayPage,
+    EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, ErrorPage, ErrorsPage, FleetPage, GivenCall,
+    GivenToken, GraphPage, HelpPage, HostSeries, JobPage, JobRow, JobsPage, LogEntry, LogFolder, LogHit,
+    LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodePage, NodesPage,
+    OutputFile, OutputPage, Planned, Preview, PreviewPart, PrintedText, ProblemPage, ProblemsPage, Refused,
+    RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage, SortLink,
+    StateCount, SubmitPage, Tab, TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow,
     VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
 };
+pub use site::{CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors};

@@ -9,7 +9,7 @@ use prs_common::statistics::{
 use super::{Facts, nodes};
 use crate::chart::{
     self, Cell, Durations, Figure, MOST_BUCKETS, Nodes, PlanMap, PlanState, Quantiles, Rate, RateBucket,
-    Shares, Span, Table, Tries, TryBar,
+    Shares, Span, Table, Tries, TryBar, Walk,
 };
 use crate::text::count;
 use crate::text::times::duration_us;
@@ -27,8 +27,9 @@ pub(crate) struct Detail {
     pub(crate) tables: bool,
 }
 
-/// The pictures, in the order of the questions that they answer.
-pub(crate) fn pictures(facts: &Facts, detail: Detail) -> Vec<Figure> {
+/// The pictures, in the order of the questions that they answer. On a page of a server their places lead to mini-batches `below` an
+/// address; elsewhere nobody walks them.
+pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Vec<Figure> {
     let published = &facts.statistics;
     let has_ended = facts.state.is_final();
     let mut figures = Vec::new();
@@ -56,6 +57,13 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail) -> Vec<Figure> {
         for figure in figures.iter_mut().filter(|figure| ["rate", "shares", "tries"].contains(&figure.id)) {
             figure.table = None;
         }
+    }
+    for figure in &mut figures {
+        figure.walk = figure.walk.take().and_then(|walk| {
+            let leads = !["durations", "nodes"].contains(&figure.id);
+            let below = below?;
+            Some(Walk { open: if leads { below.to_owned() } else { String::new() }, ..walk })
+        });
     }
     figures
 }
@@ -138,6 +146,21 @@ fn activity(of: &Activity) -> Option<Figure> {
     chart::Activity::figure(Span { from_us, to_us }, &lanes)
 }
 
+/// The activity of one node, which leads to mini-batches `below` an address; nothing where it has no row of its own.
+pub(crate) fn activity_of(facts: &Facts, node_id: u32, below: &str) -> Option<Figure> {
+    let of = facts.statistics.activity.as_ref()?;
+    let is_its = |lane: &&Lane| lane.first_node == node_id && lane.kind != LaneKind::Group;
+    // A slow one stands among the named ones as well.
+    let has_processes = of.lanes.iter().any(|lane| is_its(&lane) && lane.kind == LaneKind::Process);
+    let all = of.lanes.iter().chain(of.named.iter().take(if has_processes { 0 } else { usize::MAX }));
+    let mut lanes: Vec<chart::Lane> = all.filter(is_its).map(lane).collect();
+    lanes.dedup_by(|one, other| one.busy == other.busy);
+    let to_us = of.origin_us + u64::from(of.columns) * u64::from(of.step_s) * 1_000_000;
+    let figure = chart::Activity::figure(Span { from_us: of.origin_us, to_us }, &lanes)?;
+    let walk = figure.walk.map(|walk| Walk { open: below.to_owned(), ..walk });
+    Some(Figure { walk, ..figure })
+}
+
 fn lane(lane: &Lane) -> chart::Lane {
     let node = lane.first_node;
     let name = match lane.kind {
@@ -152,6 +175,11 @@ fn lane(lane: &Lane) -> chart::Lane {
         busy: lane.cells.columns().map(|(busy, _)| Some(busy)).collect(),
         failed: lane.cells.columns().map(|(_, marks)| marks != Marks::NONE).collect(),
         failed_tries: lane.failed_tries,
+        query: match lane.kind {
+            LaneKind::Group => String::new(),
+            LaneKind::Process => format!("node={node}&process={}", lane.process),
+            LaneKind::Node | LaneKind::Slow | LaneKind::Failing => format!("node={node}"),
+        },
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) async fn group(
     Ok(Json(Versioned::from(found)).into_response())
 }
 
-fn no_group(group: &str) -> Problem {
+/// That the job has no such group.
+pub(crate) fn no_group(group: &str) -> Problem {
     Problem::new(Kind::ERROR_NOT_FOUND, format_args!("The job has no error group {group:?}."))
         .hint("/errors lists them, each with its group")
 }

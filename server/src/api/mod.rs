@@ -55,7 +55,7 @@ pub(crate) mod mini_batches;
 pub(crate) mod once;
 pub(crate) mod outputs;
 mod packing;
-mod preview;
+pub(crate) mod preview;
 pub(crate) mod received;
 pub(crate) mod registry;
 pub(crate) mod servers;

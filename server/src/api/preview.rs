@@ -54,7 +54,7 @@ pub(crate) async fn preview(
 }
 
 /// How the settings have the result written; nothing where that depends on what the script returned.
-fn form_of(spec: &JobSpec) -> Option<Form> {
+pub(crate) fn form_of(spec: &JobSpec) -> Option<Form> {
     match spec.output_format.as_ref()? {
         OutputFormat::Csv(CsvFormat { delimiter, header, .. }) => {
             Some(Form { delimiter: *delimiter, has_header: *header })

@@ -10,6 +10,7 @@
 //! | `json` | bodies of JSON |
 //! | `addresses` | where requests come from |
 //! | `rates` | how many requests come, from whom |
+//! | `look` | how pages look to one reader |
 //! | `hosts` | the names that the server answers to, and the origins that may change something |
 
 pub(crate) mod addresses;
@@ -18,6 +19,7 @@ pub(crate) mod cursor;
 pub(crate) mod expected;
 pub(crate) mod hosts;
 pub(crate) mod json;
+pub(crate) mod look;
 pub(crate) mod params;
 pub(crate) mod range;
 pub(crate) mod rates;

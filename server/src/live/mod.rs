@@ -14,10 +14,11 @@ use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Seen};
 use prs_jobs::report::{facts, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
-use prs_portal::view::{Chrome, GraphPage, JobPage};
+use prs_portal::view::{Chrome, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, sort_errors};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::code_lines::CodeLines;
 use crate::http::rates::Places;
 use crate::metrics::{Metrics, STREAMS};
 
@@ -39,6 +40,8 @@ pub(crate) struct Tick {
     pub(crate) live: Option<Arc<Live>>,
     /// The parts of its page, HTML.
     pub(crate) parts: BTreeMap<&'static str, Arc<str>>,
+    /// The title of its page.
+    pub(crate) title: String,
     /// Why it cannot be seen now.
     pub(crate) stale: Option<String>,
     /// Whether nothing changes any more: it has ended, or is gone.
@@ -56,6 +59,7 @@ pub(crate) struct Watches {
     open: [(&'static str, Gauge); 2],
     /// How long looks take.
     renders: Histogram,
+    code_lines: CodeLines,
 }
 
 impl Watches {
@@ -68,7 +72,13 @@ impl Watches {
             of_one: Places::new(of_one),
             open: STREAMS.map(|kind| (kind, metrics.streams(kind))),
             renders: metrics.renders(),
+            code_lines: CodeLines::default(),
         }
+    }
+
+    /// The lines of code that errors came from, as far as anybody read them.
+    pub(crate) fn code_lines(&self) -> &CodeLines {
+        &self.code_lines
     }
 
     /// How many jobs are watched.
@@ -86,9 +96,9 @@ impl Watches {
         let (sender, receiver) = watch::channel(Arc::default());
         jobs.insert(id.to_owned(), receiver.clone());
         let (id, whereabouts, jobs) = (id.to_owned(), self.whereabouts.clone(), Arc::clone(&self.jobs));
-        let renders = self.renders.clone();
+        let (renders, code_lines) = (self.renders.clone(), self.code_lines.clone());
         tokio::spawn(async move {
-            Box::pin(look(&id, &whereabouts, &sender, &renders)).await;
+            Box::pin(look(&id, &whereabouts, &code_lines, &sender, &renders)).await;
             let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
             // The list's own does not count as a watcher, and one who came meanwhile gets a new task.
             if jobs.get(&id).is_some_and(|known| known.same_channel(&sender.subscribe())) {
@@ -100,22 +110,29 @@ impl Watches {
 }
 
 /// Looks at the job until it has ended, or nobody but the list of watched jobs has a receiver.
-async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Tick>>, renders: &Histogram) {
+async fn look(
+    id: &str,
+    whereabouts: &Whereabouts,
+    code_lines: &CodeLines,
+    sender: &watch::Sender<Arc<Tick>>,
+    renders: &Histogram,
+) {
     let mut number = 0;
     loop {
         let began = Instant::now();
         number += 1;
         let before = Arc::clone(&sender.borrow());
-        let seen = see(id, whereabouts).await;
+        let seen = see(id, whereabouts, code_lines).await;
         renders.observe(began.elapsed().as_secs_f64());
         let tick = match seen {
-            Ok((seen, live, parts)) => Tick {
+            Ok((seen, live, title, parts)) => Tick {
                 number,
                 at_us: now_us(),
                 is_last: seen.result.state.is_final(),
                 seen: Some(Arc::new(seen)),
                 live: live.map(Arc::new),
                 parts: shared(&before, parts),
+                title,
                 stale: None,
             },
             Err(failure) => Tick {
@@ -137,16 +154,27 @@ async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Ti
 /// The parts of a page, by their names.
 type NamedParts = Vec<(&'static str, String)>;
 
-/// The job now, what its orchestrator said last, and the parts of its page.
-async fn see(id: &str, whereabouts: &Whereabouts) -> Result<(Seen, Option<Live>, NamedParts), Failure> {
+/// The job now, what its orchestrator said last, the title of its page and the parts.
+async fn see(
+    id: &str,
+    whereabouts: &Whereabouts,
+    code_lines: &CodeLines,
+) -> Result<(Seen, Option<Live>, String, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
     let (seen, mut facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
-    let mut parts = JobPage::new(&facts, &Chrome::default(), false, false).parts();
+    code_lines.put(&*home, &seen, &mut facts).await;
+    let chrome = Chrome::default();
+    let (title, mut parts) = {
+        let page = JobPage::new(&facts, &chrome, false, false);
+        (page.title(), page.parts())
+    };
     if !facts.steps.is_empty() {
-        parts.push(("graph", GraphPage::new(&facts, &Chrome::default()).part()));
+        parts.push(("graph", GraphPage::new(&facts, &chrome).part()));
     }
-    Ok((seen, facts.statistics.live.take(), parts))
+    sort_errors(&mut facts.errors, ERROR_ORDERS[0].0);
+    parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), false).part()));
+    Ok((seen, facts.statistics.live.take(), title, parts))
 }
 
 /// The parts, those that did not change as they were.

@@ -1,48 +1,73 @@
-//! The stylesheet, the script and the picture of the tab, under names that change with them: a browser asks for each once.
+//! The stylesheet, the scripts and the picture of the tab, under names that change with them: a browser asks for each once.
 
-use axum::extract::{Path, State};
+use std::sync::LazyLock;
+
+use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use prs_portal::sent;
 
-use crate::app::App;
 use crate::http::conditional::short_checksum;
 use crate::problem::{Kind, Problem};
+
+/// A file.
+#[derive(Debug)]
+struct Asset {
+    address: String,
+    kind: &'static str,
+    content: String,
+}
+
+impl Asset {
+    fn new(name: &str, kind: &'static str, content: String) -> Self {
+        let ending = match kind {
+            "text/css" => "css",
+            "text/javascript" => "js",
+            _ => "svg",
+        };
+        let address = format!("/static/{name}-{}.{ending}", short_checksum(content.as_bytes()));
+        Self { address, kind, content }
+    }
+}
+
+/// The files: stylesheet, script, its two parts that are fetched when they are needed, picture.
+static ASSETS: LazyLock<[Asset; 5]> = LazyLock::new(|| {
+    [
+        Asset::new("app", "text/css", prs_portal::CSS.to_owned()),
+        Asset::new("app", "text/javascript", sent(prs_portal::JS)),
+        Asset::new("pictures", "text/javascript", sent(prs_portal::PICTURES_JS)),
+        Asset::new("logs", "text/javascript", sent(prs_portal::LOGS_JS)),
+        Asset::new("icon", "image/svg+xml", prs_portal::ICON.to_owned()),
+    ]
+});
 
 /// Their addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct Assets {
     pub(crate) css: String,
     pub(crate) js: String,
+    pub(crate) pictures: String,
+    pub(crate) logs: String,
     pub(crate) icon: String,
 }
 
 impl Assets {
     pub(crate) fn new() -> Self {
-        Self {
-            css: address("app", "css", prs_portal::CSS),
-            js: address("app", "js", prs_portal::JS),
-            icon: address("icon", "svg", prs_portal::ICON),
-        }
+        let [css, js, pictures, logs, icon] = &*ASSETS;
+        let [css, js, pictures, logs, icon] =
+            [css, js, pictures, logs, icon].map(|asset| asset.address.clone());
+        Self { css, js, pictures, logs, icon }
     }
 }
 
-fn address(name: &str, kind: &str, content: &str) -> String {
-    format!("/static/{name}-{}.{kind}", short_checksum(content.as_bytes()))
-}
-
 /// `GET /static/{name}`.
-pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Problem> {
-    let assets = &app.chrome;
+pub(crate) async fn one(Path(name): Path<String>) -> Result<Response, Problem> {
     let wanted = format!("/static/{name}");
-    let (kind, content) = if wanted == assets.css {
-        ("text/css; charset=utf-8", prs_portal::CSS)
-    } else if wanted == assets.js {
-        ("text/javascript; charset=utf-8", prs_portal::JS)
-    } else if wanted == assets.icon {
-        ("image/svg+xml", prs_portal::ICON)
-    } else {
+    let asset = ASSETS.iter().find(|asset| asset.address == wanted);
+    let Some(asset) = asset else {
         return Err(Problem::new(Kind::NOT_FOUND, "There is no such file; another version of prs had it."));
     };
-    let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
-    Ok((headers, content).into_response())
+    let kind = format!("{}; charset=utf-8", asset.kind);
+    let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable".to_owned())];
+    Ok((headers, asset.content.as_str()).into_response())
 }

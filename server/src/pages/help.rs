@@ -1,12 +1,22 @@
-//! What problems mean, and the addresses of the API.
+//! Help, the components that pages are made of, what problems mean, and the addresses of the API.
 
 use axum::extract::{Path, State};
 use axum::response::Html;
-use prs_portal::view::{ApiPage, ProblemPage, ProblemsPage};
+use prs_portal::view::{ApiPage, ComponentsPage, HelpPage, ProblemPage, ProblemsPage};
 
 use crate::api::ROUTES;
 use crate::app::App;
 use crate::problem::{ALL, Kind, Problem};
+
+/// `GET /help`.
+pub(crate) async fn page(State(app): State<App>) -> Html<String> {
+    Html(HelpPage { chrome: &app.chrome, url: &app.url }.html())
+}
+
+/// `GET /help/components`.
+pub(crate) async fn components(State(app): State<App>) -> Html<String> {
+    Html(ComponentsPage::new(&app.chrome).html())
+}
 
 /// `GET /api`.
 pub(crate) async fn api(State(app): State<App>) -> Html<String> {
@@ -36,6 +46,7 @@ pub(crate) async fn problem(
         hint: None,
         meaning: kind.meaning,
         request_id: "",
+        near: Vec::new(),
     };
     Ok(Html(page.html()))
 }

@@ -7,17 +7,21 @@ use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::sse::Event;
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use prs_common::storage::{GetOptions, Storage};
+use prs_common::job::JobSpec;
+use prs_common::storage::Storage;
+use prs_jobs::preview::{Kind as PreviewKind, preview as rows_of};
 use prs_jobs::{report, show};
+use prs_portal::text::plain;
 use prs_portal::view::{
-    ConfirmPage, JobPage, OutputFile, OutputPage, Preview, RemovePage, SettingsPage, Tab,
+    ConfirmPage, JobPage, OutputFile, OutputPage, Preview, PreviewPart, RemovePage, SettingsPage, Tab,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::files::of_storage;
 use crate::api::jobs::begin_to_cancel;
 use crate::api::outputs::{files, result_file};
+use crate::api::preview::form_of;
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit, Role};
 use crate::http::cursor;
@@ -28,10 +32,10 @@ use crate::problem::{Kind, Problem};
 
 /// Files of an output on a page.
 const FILES: usize = 100;
-/// Bytes of a result that are looked at, and lines that are shown.
-const PREVIEW: (u64, usize) = (64 << 10, 20);
-/// Letters of a line that are shown.
-const LETTERS: usize = 2000;
+/// Rows of a result that are shown from each end.
+const ROWS: usize = 10;
+/// Letters of a cell, or of a line, that are shown.
+const LETTERS: usize = 500;
 
 /// `GET /jobs/{job}`.
 pub(crate) async fn overview(
@@ -43,27 +47,48 @@ pub(crate) async fn overview(
     params.check(&[])?;
     let home = app.home(&id).await?;
     let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
-    let (seen, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let (seen, mut facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    app.watches.code_lines().put(&*home, &seen, &mut facts).await;
     // One that runs can be canceled, one that has ended removed.
     let may_change =
         if facts.state.is_final() { may_remove(&who, &seen) } else { who.role.allows(Role::Submit) };
     Ok(Html(JobPage::new(&facts, &app.chrome, may_change, who.role.allows(Role::Submit)).html()))
 }
 
+/// The parts that other pages than the overview have.
+const ELSEWHERE: [&str; 2] = ["graph", "groups"];
+
 /// Tells the parts of a page that changed.
 #[derive(Default)]
-struct Parts(BTreeMap<&'static str, Arc<str>>);
+struct Parts {
+    told: BTreeMap<&'static str, Arc<str>>,
+    /// The parts that the page has; empty for those of the overview.
+    wanted: Vec<String>,
+}
+
+impl Parts {
+    fn has(&self, name: &str) -> bool {
+        if self.wanted.is_empty() {
+            !ELSEWHERE.contains(&name)
+        } else {
+            self.wanted.iter().any(|part| part == name)
+        }
+    }
+}
 
 impl Streams for Parts {
     fn events(&mut self, tick: &Tick) -> Vec<Event> {
-        let is_new = |(name, html): &(&&'static str, &Arc<str>)| self.0.get(**name) != Some(html);
+        let is_new =
+            |(name, html): &(&&'static str, &Arc<str>)| self.has(name) && self.told.get(**name) != Some(html);
         let changed: BTreeMap<&str, &str> =
             tick.parts.iter().filter(is_new).map(|(name, html)| (*name, &**html)).collect();
         if changed.is_empty() {
             return Vec::new();
         }
-        let event = Event::default().event("parts").data(json!({ "parts": changed }).to_string());
-        self.0.clone_from(&tick.parts);
+        let title = Some(&tick.title).filter(|_| self.wanted.is_empty());
+        let data = json!({ "parts": changed, "title": title });
+        let event = Event::default().event("parts").data(data.to_string());
+        self.told.clone_from(&tick.parts);
         vec![event]
     }
 }
@@ -75,11 +100,13 @@ pub(crate) async fn live(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&[])?;
+    params.check(&["parts"])?;
+    let wanted = params.one("parts")?.map(|parts| parts.split(',').map(str::to_owned).collect());
+    let parts = Parts { wanted: wanted.unwrap_or_default(), ..Parts::default() };
     app.seen(&id).await?;
     let permit = app.watches.stream(&who, PAGE)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
-    Ok(events(app.watches.follow(&id), Parts::default(), watcher, app.stop.clone(), permit))
+    Ok(events(app.watches.follow(&id), parts, watcher, app.stop.clone(), permit))
 }
 
 /// `GET /jobs/{job}/output`.
@@ -104,7 +131,7 @@ pub(crate) async fn output(
         Err(problem) => (None, problem.detail.clone()),
     };
     let preview = match &found {
-        Ok((storage, name)) => preview(&**storage, name).await?,
+        Ok((storage, name)) => preview(&**storage, name, &seen.record.spec).await?,
         Err(_) => Preview::default(),
     };
     let (files, has_more) = files(&*storage, "", after.as_deref().unwrap_or_default(), FILES).await?;
@@ -134,27 +161,47 @@ pub(crate) async fn output(
     Ok(Html(page.html()))
 }
 
-/// The first lines of a result.
-async fn preview(storage: &dyn Storage, name: &str) -> Result<Preview, Problem> {
-    let options = GetOptions { range: Some(0..PREVIEW.0), version: None };
-    let found = storage.get_opts(name, options).await.map_err(|error| of_storage(&error))?;
-    if found.bytes.iter().take(1 << 10).any(|byte| *byte == 0) || found.bytes.starts_with(b"PAR1") {
-        let why_not = "The result is no text: download it to look into it.".to_owned();
-        return Ok(Preview { why_not, ..Preview::default() });
+/// The first rows of a result, and the last.
+async fn preview(storage: &dyn Storage, name: &str, spec: &JobSpec) -> Result<Preview, Problem> {
+    let form = form_of(spec);
+    let read = async |from_end| {
+        let found = rows_of(storage, name, form, (from_end, ROWS)).await;
+        found.map_err(|error| of_storage(&error))
+    };
+    let first = read(false).await?;
+    let why_not = match first.kind {
+        PreviewKind::Image => "The result is a picture: download it to look at it.",
+        PreviewKind::Binary => "The result is no text: download it to look into it.",
+        _ if first.rows.is_empty() => "The result has no rows.",
+        _ => "",
+    };
+    let last = if first.cut && why_not.is_empty() { read(true).await?.rows } else { Vec::new() };
+    let part = |(title, rows): (&'static str, Vec<Vec<Value>>)| PreviewPart {
+        title,
+        rows: rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect(),
+    };
+    let parts = [(if first.cut { "First rows" } else { "Rows" }, first.rows), ("Last rows", last)];
+    Ok(Preview {
+        parts: parts.into_iter().filter(|(_, rows)| !rows.is_empty()).map(part).collect(),
+        columns: first.columns.unwrap_or_default(),
+        is_table: matches!(first.kind, PreviewKind::Table | PreviewKind::JsonLines),
+        is_guessed: first.is_guessed && first.kind == PreviewKind::Table,
+        why_not: why_not.to_owned(),
+    })
+}
+
+/// A cell as text, as short as a page needs it.
+fn cell(value: Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let text = plain(&text);
+    match text.char_indices().nth(LETTERS) {
+        Some((at, _)) => format!("{}\u{2026}", &text[..at]),
+        None => text,
     }
-    let text = String::from_utf8_lossy(&found.bytes);
-    let whole = if (found.bytes.len() as u64) < found.size {
-        text.rsplit_once('\n').map_or(&*text, |(whole, _)| whole)
-    } else {
-        &text
-    };
-    let cut = |line: &str| match line.char_indices().nth(LETTERS) {
-        Some((at, _)) => format!("{}\u{2026}", &line[..at]),
-        None => line.to_owned(),
-    };
-    let lines: Vec<String> = whole.lines().take(PREVIEW.1).map(cut).collect();
-    let is_cut = (found.bytes.len() as u64) < found.size || whole.lines().nth(PREVIEW.1).is_some();
-    Ok(Preview { lines, is_cut, why_not: String::new() })
 }
 
 /// A path as it stands in an address.

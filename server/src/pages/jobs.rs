@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Html;
-use prs_portal::view::{JobRow, JobsPage, StateCount};
+use prs_portal::view::{JobRow, JobsPage, SortLink, StateCount};
 
 use crate::api::jobs::{Found, KNOWN, Wanted, snapshot};
 use crate::app::App;
@@ -47,6 +47,8 @@ pub(crate) async fn list(
         partial: snapshot.partial,
         is_filtered: !params.without(&["cursor", "part", "limit", "sort"]).is_empty(),
         pages: pages(&found, &rest, params.one("cursor")?.is_some()),
+        sorts: sorts(&params, params.one("sort")?.unwrap_or("-submitted_at")),
+        api: api(&params),
         rows_address: rows,
         at_us: snapshot.made_us,
         may_submit: who.role.allows(Role::Submit),
@@ -63,6 +65,32 @@ fn pages(found: &Found, rest: &str, is_behind: bool) -> (String, String) {
     let first = if is_behind { with(rest, "") } else { String::new() };
     let next = found.next.as_ref().map(|next| with(rest, &format!("cursor={next}")));
     (first, next.unwrap_or_default())
+}
+
+/// How the list is sorted, and the addresses that sort it otherwise.
+fn sorts(params: &Params, sort: &str) -> [SortLink; 3] {
+    let rest = params.without(&["sort", "cursor", "part"]);
+    ["state", "submitted_at", "seconds"].map(|column| {
+        let sorted = match sort.strip_prefix('-') {
+            Some(by) if by == column => "descending",
+            None if sort == column => "ascending",
+            _ => "",
+        };
+        // What is newest and longest is asked for first.
+        let is_first_down = column != "state";
+        let down = if sorted.is_empty() { is_first_down } else { sorted == "ascending" };
+        let sign = if down { "-" } else { "" };
+        SortLink { sorted, link: with(&rest, &format!("sort={sign}{column}")) }
+    })
+}
+
+/// The address of the same list for programs, which knows no words.
+fn api(params: &Params) -> String {
+    let found = search::words(params.all("q").first().copied().unwrap_or_default());
+    match params.and(&["q"], found).without(&["cursor", "part"]).as_str() {
+        "" => "/api/v1/jobs".to_owned(),
+        query => format!("/api/v1/jobs?{query}"),
+    }
 }
 
 /// The address of the list with these parameters, and one more.
@@ -106,4 +134,23 @@ fn states(params: &Params, counts: &BTreeMap<&'static str, u64>, shown: &str) ->
         is_shown: state == shown,
     };
     STATES.into_iter().map(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_sorts_and_turns_round() {
+        let of =
+            |query: &str, sort: &str| sorts(&Params::parse(query), sort).map(|one| (one.sorted, one.link));
+        let link = |end: &str| format!("/jobs?q=a&sort={end}");
+        assert_eq!(
+            of("q=a&cursor=x&sort=-submitted_at", "-submitted_at"),
+            [("", link("state")), ("descending", link("submitted_at")), ("", link("-seconds"))]
+        );
+        assert_eq!(of("q=a", "state")[0], ("ascending", link("-state")));
+        assert_eq!(api(&Params::parse("q=state:failed+x&cursor=y")), "/api/v1/jobs?state=failed&q=x");
+        assert_eq!(api(&Params::default()), "/api/v1/jobs");
+    }
 }

@@ -110,7 +110,7 @@ pub(crate) async fn log_out(State(app): State<App>) -> Response {
     ([(SET_COOKIE, app.access.sessions.end())], Redirect::to("/login")).into_response()
 }
 
-/// Where to go behind the login: an address of this server, whatever the link says.
+/// Where to go behind the login, or another form of a reader's own: an address of this server, whatever the link says.
 pub(super) fn back(next: &str) -> &str {
     let is_ours = next.starts_with('/')
         && !next.starts_with("//")

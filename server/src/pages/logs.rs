@@ -4,7 +4,9 @@ use axum::extract::{Path, State};
 use axum::response::Html;
 use prs_jobs::homes::Home;
 use prs_jobs::logs::{LogMatch, LogQuery};
-use prs_portal::view::{LogEntry, LogHit, LogLines, LogPage, LogSearch, Tab};
+use prs_jobs::records::Log;
+use prs_portal::text::plain;
+use prs_portal::view::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch, Tab};
 
 use crate::api::logs::{At, WINDOW, all, find, home, log_query, matches, window};
 use crate::app::App;
@@ -14,6 +16,8 @@ use crate::problem::{Kind, Problem};
 
 /// Logs that a page lists.
 const MOST: usize = 500;
+/// Logs of a job up to which all stand in one list; of more there are folders.
+const FEW: usize = 60;
 /// Matches of a search on a page.
 const MATCHES: usize = 50;
 /// What a job says last stands first.
@@ -26,7 +30,7 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["name", "at", "q", "regex", "case", "path", "cursor"])?;
+    params.check(&["name", "in", "at", "q", "regex", "case", "path", "cursor"])?;
     let _place = if params.all("q").is_empty() { None } else { Some(app.counts.search(who.id())?) };
     let home = home(&app, &id).await?;
     let found = all(&home).await?;
@@ -43,7 +47,7 @@ pub(crate) async fn one(
     Path((id, path)): Path<(String, String)>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["name", "at"])?;
+    params.check(&["name", "in", "at"])?;
     let home = home(&app, &id).await?;
     page(&app, &id, &home, Some(path), &params).await
 }
@@ -61,6 +65,14 @@ async fn page(
     let mut found = all(home).await?;
     found.retain(|log| log.bytes > 0 && log.file.contains(query));
     found.sort_by_key(|log| (!FIRST.contains(&&*log.file), log.file.clone()));
+    let folder = match (params.one("in")?, &open) {
+        (Some(folder), _) => folder,
+        (None, Some(open)) => open.rfind('/').map_or("", |at| &open[..=at]),
+        (None, None) => "",
+    };
+    let folder = if found.len() <= FEW || !query.is_empty() { "" } else { folder }.to_owned();
+    let folders =
+        if found.len() <= FEW || !query.is_empty() { Vec::new() } else { folders(&mut found, &folder) };
     let more = found.len().saturating_sub(MOST);
     found.truncate(MOST);
     let open = match open {
@@ -105,6 +117,8 @@ async fn page(
         tab: Tab::Logs,
         job_id: id,
         title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        folder: &folder,
+        folders,
         entries: found.into_iter().map(|log| LogEntry { path: log.file, bytes: log.bytes }).collect(),
         more,
         query,
@@ -118,24 +132,71 @@ async fn page(
     Ok(Html(page.html()))
 }
 
+/// The folders in `folder`; of the logs those that lie in it are left.
+fn folders(found: &mut Vec<Log>, folder: &str) -> Vec<LogFolder> {
+    let mut folders: Vec<LogFolder> = Vec::new();
+    found.retain(|log| {
+        let Some(below) = log.file.strip_prefix(folder) else { return false };
+        let Some((name, _)) = below.split_once('/') else { return true };
+        let path = format!("{folder}{name}/");
+        let known = folders.iter_mut().rfind(|known| known.path == path);
+        match known {
+            Some(known) => {
+                known.logs += 1;
+                known.bytes += log.bytes;
+            }
+            None => folders.push(LogFolder { path, logs: 1, bytes: log.bytes }),
+        }
+        false
+    });
+    // The node 9 stands before the node 10.
+    let number =
+        |path: &str| path.trim_end_matches('/').rsplit('/').next().and_then(|name| name.parse::<u64>().ok());
+    folders.sort_by_cached_key(|each| (number(&each.path), each.path.clone()));
+    folders
+}
+
 /// A match as the page shows it: the line cut into what fits and what does not.
 fn shown(found: LogMatch) -> LogHit {
     let letters: Vec<char> = found.text.chars().collect();
     let part = |from: usize, to: usize| {
-        letters[from.min(letters.len())..to.min(letters.len())].iter().collect::<String>()
+        plain(&letters[from.min(letters.len())..to.min(letters.len())].iter().collect::<String>())
     };
+    let lines = |lines: Vec<String>| lines.iter().map(|line| plain(line)).collect();
     let (mut parts, mut at) = (Vec::new(), 0);
     for (from, to) in found.ranges {
         parts.push((part(at, from.max(at)), part(from.max(at), to.max(at))));
         at = to.max(at);
     }
     parts.push((part(at, letters.len()), String::new()));
-    LogHit { path: found.path, offset: found.offset, parts, before: found.before, after: found.after }
+    LogHit {
+        path: found.path,
+        offset: found.offset,
+        parts,
+        before: lines(found.before),
+        after: lines(found.after),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_logs_stand_in_folders() {
+        let log = |file: &str| Log { file: file.to_owned(), bytes: 2 };
+        let all = ["job_result.txt", "user/error/10/a.txt", "user/error/9/a.txt", "user/error/9/b.txt"];
+        let mut found: Vec<Log> = all.map(log).into();
+        let names = |folders: Vec<LogFolder>| {
+            folders.into_iter().map(|each| (each.path, each.logs, each.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(folders(&mut found, "")), [("user/".to_owned(), 3, 6)]);
+        assert_eq!(found.iter().map(|log| &*log.file).collect::<Vec<_>>(), ["job_result.txt"]);
+        let mut found: Vec<Log> = all.map(log).into();
+        let expected = [("user/error/9/".to_owned(), 2, 4), ("user/error/10/".to_owned(), 1, 2)];
+        assert_eq!(names(folders(&mut found, "user/error/")), expected);
+        assert!(found.is_empty());
+    }
 
     #[test]
     fn what_fits_is_marked() {

@@ -5,11 +5,12 @@
 //! | `jobs` | the list of jobs |
 //! | `selected` | what is done with jobs that were selected in it |
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
+//! | `errors` | its errors, and one of them |
 //! | `mini_batches` | its mini-batches, and one of them |
 //! | `code` | the code that it ran |
 //! | `graph` | the steps of a pipeline as a picture |
 //! | `compare` | two jobs beside each other |
-//! | `nodes` | its nodes |
+//! | `nodes` | its nodes, and one of them |
 //! | `logs` | its logs |
 //! | `endpoints` | endpoints: list, one, a call of it |
 //! | `registry` | what is registered: names, versions, one of them |
@@ -19,14 +20,17 @@
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
 //! | `oidc` | signing in with an identity provider |
+//! | `display` | how pages look to one reader |
 //! | `assets` | stylesheet, script, picture of the tab |
-//! | `help` | problems, the addresses of the API |
+//! | `help` | help, the components of pages, problems, the addresses of the API |
 
 mod admin;
 mod assets;
 mod code;
 mod compare;
+mod display;
 mod endpoints;
+mod errors;
 mod fleet;
 mod graph;
 mod help;
@@ -60,11 +64,14 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("post", "/selected", "submit"),
     ("get", "/jobs/{job}", "read"),
     ("get", "/jobs/{job}/live", "read"),
+    ("get", "/jobs/{job}/errors", "read"),
+    ("get", "/jobs/{job}/errors/{group}", "read"),
     ("get", "/jobs/{job}/logs", "read"),
     ("get", "/jobs/{job}/logs/{path}", "read"),
     ("get", "/jobs/{job}/mini-batches", "read"),
     ("get", "/jobs/{job}/mini-batches/{index}", "read"),
     ("get", "/jobs/{job}/nodes", "read"),
+    ("get", "/jobs/{job}/nodes/{node}", "read"),
     ("get", "/jobs/{job}/output", "read"),
     ("get", "/jobs/{job}/settings", "read"),
     ("get", "/jobs/{job}/code", "read"),
@@ -116,6 +123,10 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("post", "/logout", ""),
     ("get", "/oidc/start", ""),
     ("get", "/oidc/return", ""),
+    ("get", "/display", ""),
+    ("post", "/display", ""),
+    ("get", "/help", ""),
+    ("get", "/help/components", ""),
     ("get", "/api", ""),
     ("get", "/problems", ""),
     ("get", "/problems/{slug}", ""),
@@ -131,9 +142,12 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/selected", post(selected::act)))
         .merge(at("/jobs/{job}", get(job::overview)))
         .merge(at("/jobs/{job}/live", get(job::live)))
+        .merge(at("/jobs/{job}/errors", get(errors::list)))
+        .merge(at("/jobs/{job}/errors/{group}", get(errors::one)))
         .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))
         .merge(at("/jobs/{job}/mini-batches/{index}", get(mini_batches::one)))
         .merge(at("/jobs/{job}/nodes", get(nodes::list)))
+        .merge(at("/jobs/{job}/nodes/{node}", get(nodes::one)))
         .merge(at("/jobs/{job}/logs", get(logs::list)))
         .merge(at("/jobs/{job}/logs/{*path}", get(logs::one)))
         .merge(at("/jobs/{job}/output", get(job::output)))
@@ -178,6 +192,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/logout", post(login::log_out)))
         .merge(at("/oidc/start", get(oidc::start)))
         .merge(at("/oidc/return", get(oidc::end)))
+        .merge(at("/display", get(display::page).post(display::choose)))
+        .merge(at("/help", get(help::page)))
+        .merge(at("/help/components", get(help::components)))
         .merge(at("/api", get(help::api)))
         .merge(at("/problems", get(help::problems)))
         .merge(at("/problems/{slug}", get(help::problem)))

@@ -1,14 +1,45 @@
-//! The nodes of a job.
+//! The nodes of a job, and one of them.
 
 use axum::extract::{Path, State};
 use axum::response::Html;
+use prs_jobs::homes;
 use prs_jobs::report;
-use prs_portal::view::NodesPage;
+use prs_jobs::statistics::{METRICS, Window, perf};
+use prs_portal::chart::LinePoint;
+use prs_portal::view::{Facts, HostSeries, NodePage, NodesPage};
 
 use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
+
+/// Points of a picture of hosts.
+const POINTS: usize = 240;
+
+fn refused(failure: &prs_jobs::Failure) -> Problem {
+    Problem::of(failure, Kind::REFUSED)
+}
+
+async fn facts(app: &App, id: &str) -> Result<Facts, Problem> {
+    let home = app.home(id).await?;
+    let facts = report::facts(&*home, &app.whereabouts, false, None).await;
+    Ok(facts.map_err(|failure| refused(&failure))?.1)
+}
+
+/// What a node, or all of them, used of their hosts.
+async fn hosts(app: &App, id: &str, node_id: Option<u32>) -> Result<Vec<HostSeries>, Problem> {
+    let home = homes::find_at_work(id, &app.whereabouts).await.map_err(|failure| refused(&failure))?;
+    let window = Window { node_id, points: POINTS, ..Window::default() };
+    let metrics = METRICS.map(|(name, _)| name);
+    let series = perf(&*home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
+    let point = |one: &prs_jobs::statistics::Point| {
+        let at = one.0.parse::<jiff::Timestamp>().ok()?;
+        let at_us = u64::try_from(at.as_microsecond()).ok()?;
+        Some(LinePoint { at_us, values: [one.1, one.2, one.3] })
+    };
+    let of = |one: prs_jobs::statistics::Series| (one.metric, one.points.iter().filter_map(point).collect());
+    Ok(series.into_iter().map(of).collect())
+}
 
 /// `GET /jobs/{job}/nodes`.
 pub(crate) async fn list(
@@ -18,8 +49,23 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let home = app.home(&id).await?;
-    let facts = report::facts(&*home, &app.whereabouts, false, None).await;
-    let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
-    Ok(Html(NodesPage::new(&app.chrome, &facts).html()))
+    let facts = facts(&app, &id).await?;
+    let hosts = hosts(&app, &id, None).await?;
+    Ok(Html(NodesPage::new(&app.chrome, &facts, &hosts).html()))
+}
+
+/// `GET /jobs/{job}/nodes/{node}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, node)): Path<(String, String)>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[])?;
+    let absent = || Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node:?}."));
+    let node_id = node.parse().map_err(|_| absent())?;
+    let facts = facts(&app, &id).await?;
+    let hosts = hosts(&app, &id, Some(node_id)).await?;
+    let page = NodePage::new(&app.chrome, &facts, node_id, &hosts).ok_or_else(absent)?;
+    Ok(Html(page.html()))
 }

@@ -15,6 +15,8 @@ const DETAIL: Detail = Detail { rows: (50, 10), errors: 20, tracebacks: 60_000, 
 pub enum Tab {
     /// How it stands.
     Overview,
+    /// What failed, and why.
+    Errors,
     /// Its mini-batches.
     MiniBatches,
     /// The nodes that served it.
@@ -31,12 +33,20 @@ pub enum Tab {
 
 impl Tab {
     /// Those that every job has, in their order.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Overview, Self::MiniBatches, Self::Nodes, Self::Logs, Self::Output, Self::Settings];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Overview,
+        Self::Errors,
+        Self::MiniBatches,
+        Self::Nodes,
+        Self::Logs,
+        Self::Output,
+        Self::Settings,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
+            Self::Errors => "Errors",
             Self::MiniBatches => "Mini-batches",
             Self::Nodes => "Nodes",
             Self::Logs => "Logs",
@@ -50,6 +60,7 @@ impl Tab {
     pub(crate) fn address(self) -> &'static str {
         match self {
             Self::Overview => "",
+            Self::Errors => "/errors",
             Self::MiniBatches => "/mini-batches",
             Self::Nodes => "/nodes",
             Self::Logs => "/logs",
@@ -105,6 +116,15 @@ impl<'a> JobPage<'a> {
             ("result", html(&self.as_result())),
             ("next", html(&self.as_next())),
         ]
+    }
+
+    /// What a browser calls the page: how far the job is, while it runs.
+    pub fn title(&self) -> String {
+        let (chip, title) = (&self.job.header.chip.word, &self.job.header.title);
+        match self.job.header.figures.first().filter(|(name, _)| *name == "done") {
+            Some((_, done)) => format!("{done} {title}: {chip}"),
+            None => format!("{chip}: {title}"),
+        }
     }
 
     fn has_ended(&self) -> bool {

@@ -7,7 +7,7 @@ use super::Chrome;
 use super::simple::rendered;
 use crate::chart::Progress;
 use crate::text::times::{day_and_clock, duration};
-use crate::text::{count, counted, cut, per_second, percent};
+use crate::text::{count, counted, cut, per_second, percent, plain};
 use crate::view::header::Chip;
 
 /// Letters of a name, and of what needs a person.
@@ -77,7 +77,7 @@ impl JobRow {
     }
 
     fn says(&self) -> String {
-        cut(&self.attention, LETTERS.1)
+        cut(&plain(&self.attention), LETTERS.1)
     }
 }
 
@@ -92,6 +92,15 @@ pub struct StateCount {
     pub link: String,
     /// Whether they are what is shown.
     pub is_shown: bool,
+}
+
+/// A column that the list can be sorted by.
+#[derive(Debug, Clone, Default)]
+pub struct SortLink {
+    /// `ascending` or `descending`; empty where the list is sorted by another.
+    pub sorted: &'static str,
+    /// The address that sorts by it, or turns the order round.
+    pub link: String,
 }
 
 /// The list.
@@ -114,6 +123,10 @@ pub struct JobsPage<'a> {
     pub is_filtered: bool,
     /// The address of the first page, and of the next one; empty where it is this one, or there is none.
     pub pages: (String, String),
+    /// How it is sorted: by state, by when jobs were submitted, by how long they took.
+    pub sorts: [SortLink; 3],
+    /// The address of the same list for programs.
+    pub api: String,
     /// The address of the rows of this page alone.
     pub rows_address: String,
     /// When they were seen, microseconds since the Unix epoch.

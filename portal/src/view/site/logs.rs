@@ -1,6 +1,7 @@
 //! The logs of a job: which there are, and a window of one. A window is plain text, so the search of the browser works in it.
 
 use askama::Template;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::simple::rendered;
 use super::{Chrome, Tab};
@@ -18,6 +19,27 @@ pub struct LogEntry {
 impl LogEntry {
     fn size(&self) -> String {
         bytes(self.bytes)
+    }
+}
+
+/// A folder in the list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogFolder {
+    /// Its path below the logs, with `/` at its end.
+    pub path: String,
+    /// Logs in it and in the folders below.
+    pub logs: u64,
+    /// Their size, bytes.
+    pub bytes: u64,
+}
+
+impl LogFolder {
+    fn in_address(&self) -> String {
+        utf8_percent_encode(&self.path, NON_ALPHANUMERIC).to_string()
+    }
+
+    fn size(&self) -> String {
+        format!("{}, {}", counted(self.logs, "log"), bytes(self.bytes))
     }
 }
 
@@ -102,6 +124,10 @@ pub struct LogPage<'a> {
     pub job_id: &'a str,
     /// What people call it.
     pub title: &'a str,
+    /// The folder that is listed; empty for all of it.
+    pub folder: &'a str,
+    /// The folders in it.
+    pub folders: Vec<LogFolder>,
     /// The logs, those that fit `query`.
     pub entries: Vec<LogEntry>,
     /// Logs that are left out of the list.
@@ -126,6 +152,17 @@ impl LogPage<'_> {
     /// All of it.
     pub fn html(&self) -> String {
         rendered(self)
+    }
+
+    /// The address of the log that is open.
+    fn here(&self) -> String {
+        let path = self.open.as_ref().map_or("", |open| &open.path);
+        format!("/jobs/{}/logs/{path}", self.job_id)
+    }
+
+    /// The folder that the one that is listed is in.
+    fn above(&self) -> &str {
+        self.folder.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above)
     }
 
     fn is_open(&self, path: &str) -> bool {

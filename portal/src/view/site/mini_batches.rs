@@ -5,7 +5,7 @@ use askama::Template;
 use super::simple::rendered;
 use super::{Chrome, Tab};
 use crate::text::times::{clock, day_and_clock, duration_us};
-use crate::text::{count, cut};
+use crate::text::{count, cut, plain};
 
 /// A try, as the pages show it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -68,6 +68,10 @@ impl TryLine {
         (format!("{} UTC", day_and_clock(at)), prs_common::timestamp::format_us(at))
     }
 
+    pub(super) fn message(&self) -> String {
+        plain(&self.error)
+    }
+
     fn clock(&self) -> String {
         format!("{} UTC", clock(self.times_us[0]))
     }
@@ -78,7 +82,7 @@ impl TryLine {
 
     fn says(&self) -> String {
         let line = self.error.lines().next().unwrap_or_default();
-        cut(if line.is_empty() { &self.detail } else { line }, 160)
+        cut(&plain(if line.is_empty() { &self.detail } else { line }), 160)
     }
 }
 

@@ -3,7 +3,9 @@
 mod admin;
 mod code;
 mod compare;
+mod components;
 mod endpoints;
+mod errors;
 mod fleet;
 mod graph;
 mod job;
@@ -22,20 +24,26 @@ mod submit;
 pub use admin::{AuditPage, AuditRow, GivenToken, TokenRow, TokensPage};
 pub use code::{CodePage, CodeRow};
 pub use compare::{ComparePage, ComparedFile, ComparedJob};
+pub use components::ComponentsPage;
 pub use endpoints::{DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
+pub use errors::{CARDS, ErrorPage, ErrorsPage, ITEMS, ORDERS, sort};
 pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 pub use graph::GraphPage;
 pub use job::{JobPage, Tab};
-pub use jobs::{JobRow, JobsPage, StateCount};
-pub use logs::{LogEntry, LogHit, LogLines, LogPage, LogSearch};
+pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
+pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
-pub use nodes::NodesPage;
-pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
+pub(crate) use nodes::link_nodes;
+pub use nodes::{HostSeries, NodePage, NodesPage};
+pub use output::{OutputFile, OutputPage, Preview, PreviewPart, SettingsPage};
 pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
 pub use selected::{SelectedPage, SelectedRow};
 pub use servers::{ServerRow, ServersPage};
-pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage, RemovePage};
+pub(crate) use simple::KEYS;
+pub use simple::{
+    ApiPage, ApiRoute, ConfirmPage, DisplayPage, HelpPage, LoginPage, ProblemPage, ProblemsPage, RemovePage,
+};
 pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 
 /// What stands around every page.
@@ -47,6 +55,10 @@ pub struct Chrome {
     pub css: String,
     /// Address of the script.
     pub js: String,
+    /// Address of what it fetches when a picture is walked.
+    pub pictures: String,
+    /// Address of what it fetches where a log grows.
+    pub logs: String,
     /// Address of the picture in the tab.
     pub icon: String,
     /// Who is logged in, where that can only be one; empty otherwise.

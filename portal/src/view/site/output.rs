@@ -25,15 +25,42 @@ impl OutputFile {
     }
 }
 
-/// The beginning of the result.
+/// Rows of the result.
 #[derive(Debug, Clone, Default)]
 pub struct Preview {
-    /// Its first lines.
-    pub lines: Vec<String>,
-    /// Whether there are more.
-    pub is_cut: bool,
+    /// The parts of it that are shown: the first rows, and the last where there are more.
+    pub parts: Vec<PreviewPart>,
+    /// The names of the columns; empty where nobody gave any.
+    pub columns: Vec<String>,
+    /// Whether its rows are cells of a table, or lines.
+    pub is_table: bool,
+    /// Whether it was guessed how the table is written.
+    pub is_guessed: bool,
     /// Why it is not shown; empty where it is.
     pub why_not: String,
+}
+
+/// Rows from one end of the result.
+#[derive(Debug, Clone, Default)]
+pub struct PreviewPart {
+    /// What they are: `First rows`.
+    pub title: &'static str,
+    /// Their cells; of lines there is one in each.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Preview {
+    /// Cells of the longest row, at most those that fit a page.
+    fn width(&self) -> usize {
+        let rows = self.parts.iter().flat_map(|part| &part.rows);
+        rows.map(Vec::len).max().unwrap_or_default().max(self.columns.len())
+    }
+
+    /// What a column is called.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "templates hand in references")]
+    fn name(&self, column: &usize) -> String {
+        self.columns.get(*column).cloned().unwrap_or_else(|| (column + 1).to_string())
+    }
 }
 
 /// The tab of the output.
@@ -56,7 +83,7 @@ pub struct OutputPage<'a> {
     pub about: (u64, Option<String>),
     /// Why there is no result file; empty where there is.
     pub why_not: String,
-    /// The beginning of the result.
+    /// Rows of the result.
     pub preview: Preview,
     /// The files of the output, as far as they are listed.
     pub files: Vec<OutputFile>,
@@ -83,6 +110,7 @@ pub struct SettingsPage<'a> {
     tab: Tab,
     job_id: &'a str,
     title: &'a str,
+    name: &'a str,
     yaml: &'a str,
     job: WithSettings,
 }
@@ -98,7 +126,8 @@ impl<'a> SettingsPage<'a> {
     pub fn new(chrome: &'a Chrome, facts: &'a Facts, yaml: &'a str) -> Self {
         let title = facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name);
         let job = WithSettings { settings: Settings::of(&facts.spec) };
-        Self { chrome, tab: Tab::Settings, job_id: &facts.job_id, title, yaml, job }
+        let name = &facts.spec.name;
+        Self { chrome, tab: Tab::Settings, job_id: &facts.job_id, title, name, yaml, job }
     }
 
     /// All of it.

@@ -25,6 +25,8 @@ pub struct ProblemPage<'a> {
     pub meaning: &'a str,
     /// The number of the request; empty where there was none.
     pub request_id: &'a str,
+    /// Jobs that may be meant by an id that no job has.
+    pub near: Vec<String>,
 }
 
 impl ProblemPage<'_> {
@@ -136,6 +138,66 @@ pub struct ApiPage<'a> {
 pub type ApiRoute<'a> = (String, &'a str, &'a str, &'a str, Vec<(&'a str, &'a str)>);
 
 impl ApiPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+}
+
+/// How pages look to one reader.
+#[derive(Debug, Template)]
+#[template(path = "site/display.html")]
+pub struct DisplayPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// The colours: `system`, `light` or `dark`.
+    pub theme: &'a str,
+    /// Whose clock: `local` or `utc`.
+    pub zone: &'a str,
+    /// Whether single letters are keys: `on` or `off`.
+    pub keys: &'a str,
+    /// Where to go behind it, an address of this server.
+    pub next: &'a str,
+}
+
+impl DisplayPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+}
+
+/// The keys, and what each does.
+pub(crate) const KEYS: [(&str, &str); 16] = [
+    ("/", "search"),
+    ("g j", "jobs"),
+    ("g f", "fleet"),
+    ("g e", "endpoints"),
+    ("1 \u{2026} 8", "the tabs of a job"),
+    ("j k", "the next row of a table, and the one before"),
+    ("x", "mark the row"),
+    ("Enter", "open it"),
+    ("[ ]", "older and newer: the next page and the one before, the windows of a log"),
+    ("e", "the next error in a log"),
+    ("f", "follow a log that grows"),
+    ("p", "pause and go on"),
+    ("c", "copy the address of what is shown"),
+    ("?", "this page"),
+    ("\u{2190} \u{2191} \u{2192} \u{2193} Home End", "in a picture: walk it, with what is there read out"),
+    ("Enter", "in a picture: open what is there"),
+];
+
+/// Help.
+#[derive(Debug, Template)]
+#[template(path = "site/help.html")]
+pub struct HelpPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// The address of this server.
+    pub url: &'a str,
+}
+
+impl HelpPage<'_> {
     /// All of it.
     pub fn html(&self) -> String {
         rendered(self)

@@ -1,0 +1,68 @@
+//! The errors of a job, and one of them.
+
+use axum::extract::{Path, State};
+use axum::response::Html;
+use prs_jobs::error_groups::lost_by;
+use prs_jobs::homes;
+use prs_jobs::report;
+use prs_portal::view::{ERROR_ITEMS, ERROR_ORDERS, ErrorPage, ErrorsPage, Facts, sort_errors};
+
+use crate::api::errors::{line, no_group};
+use crate::app::App;
+use crate::auth::{May, MayRead, Role};
+use crate::http::params::{Params, bad};
+use crate::problem::{Kind, Problem};
+
+/// What is known of a job, its errors with the lines of code that they came from.
+async fn facts(app: &App, id: &str) -> Result<Facts, Problem> {
+    let home = app.home(id).await?;
+    let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let (seen, mut facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    app.watches.code_lines().put(&*home, &seen, &mut facts).await;
+    Ok(facts)
+}
+
+/// `GET /jobs/{job}/errors`.
+pub(crate) async fn list(
+    May(who): MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&["sort", "from"])?;
+    let from = params.number("from", (0, 1_000_000))?.unwrap_or_default() as usize;
+    let order = params.one("sort")?.unwrap_or(ERROR_ORDERS[0].0);
+    if !ERROR_ORDERS.iter().any(|(word, _)| *word == order) {
+        let known: Vec<_> = ERROR_ORDERS.iter().map(|(word, _)| *word).collect();
+        return Err(bad("sort", format_args!("{order:?} is none of {}", known.join(", "))));
+    }
+    let mut facts = facts(&app, &id).await?;
+    sort_errors(&mut facts.errors, order);
+    let may_submit = who.role.allows(Role::Submit);
+    Ok(Html(ErrorsPage::new(&facts, &app.chrome, (order, from), may_submit).html()))
+}
+
+/// `GET /jobs/{job}/errors/{group}`.
+pub(crate) async fn one(
+    May(who): MayRead,
+    State(app): State<App>,
+    Path((id, group)): Path<(String, String)>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[])?;
+    let facts = facts(&app, &id).await?;
+    let error = facts.errors.iter().find(|error| error.group == group && !group.is_empty());
+    let error = error.ok_or_else(|| no_group(&group))?;
+    let refused = |failure| Problem::of(&failure, Kind::REFUSED);
+    let lost = if error.lost > 0 {
+        let home = homes::find_at_work(&id, &app.whereabouts).await.map_err(refused)?;
+        let record = home.record().await.map_err(refused)?;
+        lost_by(&*home, &record, &group).await.map_err(refused)?
+    } else {
+        Vec::new()
+    };
+    let all = lost.iter().map(|mini_batch| mini_batch.items.len() as u64).sum();
+    let items = lost.iter().flat_map(|mini_batch| &mini_batch.items).take(ERROR_ITEMS).map(line).collect();
+    let may_submit = who.role.allows(Role::Submit);
+    Ok(Html(ErrorPage::new(&facts, &app.chrome, error, (items, all), may_submit).html()))
+}

@@ -1,0 +1,76 @@
+"""Forms in a browser: jobs are submitted, resumed, resubmitted and called by them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+
+from playwright.sync_api import Page, expect
+from site_of_tests import DEADLINE, Site
+
+
+def test_a_job_is_submitted_by_a_form_fails_and_goes_on_with_another_setting(site: Site, page: Page) -> None:
+    code = site.folder / "form.tar.gz"
+    script = "import time\n\ndef run(mini_batch):\n    time.sleep(2)\n    return mini_batch\n"
+    with tarfile.open(code, "w:gz") as archive:
+        for name, text in [("main.py", script), ("data/a.txt", "x"), ("data/b.txt", "x")]:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    page.goto(f"{site.url}/jobs")
+    page.click("text=Submit")
+    keys = {"name": "by-form", "entry_script": "main.py", "inputs": [{"type": "file", "path": "data"}]}
+    keys |= {
+        "mini_batch_size": 1,
+        "process_count_per_node": 1,
+        "run_max_try": 1,
+        "run_invocation_timeout": 1,
+        "error_threshold": 0,
+    }
+    page.fill("#job", json.dumps(keys | {"node_count": "none"}))
+    page.set_input_files("#code", code)
+    page.click("button:has-text('Submit')")
+    expect(page.locator("[role=alert]")).to_contain_text("node_count")
+    page.fill("#job", json.dumps(keys))
+    page.set_input_files("#code", code)
+    page.click("button:has-text('Look what would run')")
+    expect(page.locator("[role=status] .says")).to_contain_text("2 mini-batches of 2 items would run")
+    page.set_input_files("#code", code)
+    page.click("button:has-text('Submit')")
+    page.wait_for_url("**/jobs/by-form-*")
+    expect(page.locator(".chip").first).to_have_text("failed", timeout=DEADLINE * 1000)
+    page.reload()
+    page.click("text=Resume…")
+    expect(page.locator(".description")).to_contain_text("only what is missing or failed, in this job")
+    page.fill("#set", "mini_batch_size=2")
+    page.click("button:has-text('Resume the job')")
+    expect(page.locator("[role=alert]")).to_contain_text("mini_batch_size")
+    page.fill("#set", "run_invocation_timeout=60")
+    page.click("button:has-text('Resume the job')")
+    page.wait_for_url(re.compile(r"/jobs/by-form-[^/]*$"))
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    page.click("text=Resubmit…")
+    page.fill("#set", "run_invocation_timeout=60")
+    page.fill("#name", "second")
+    page.click("button:has-text('Resubmit the job')")
+    page.wait_for_url("**/jobs/second-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+
+
+def test_an_endpoint_is_called_by_a_form(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs")
+    page.click("text=Endpoints")
+    page.click("text=letters-batch")
+    expect(page.locator("h1")).to_have_text("letters-batch")
+    expect(page.locator("pre").first).to_contain_text("/endpoints/letters-batch/jobs")
+    page.click("button:has-text('Call letters-batch')")
+    expect(page.locator("[role=alert]")).to_contain_text("problem")
+    page.fill("#input", "azureml:letters@latest")
+    page.select_option("#deployment", "first")
+    page.click("button:has-text('Call letters-batch')")
+    page.wait_for_url("**/jobs/first-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    page.goto(f"{site.url}/jobs?endpoint=letters-batch")
+    expect(page.locator("table.jobs tbody tr")).to_have_count(1)

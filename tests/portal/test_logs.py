@@ -1,0 +1,91 @@
+"""Logs in a browser: windows of large ones, a search, and following one that grows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from site_of_tests import DEADLINE, Site, wait_until
+
+SIZE = 1 << 30
+LINE = "2026-11-21 12:58:01 INFO  batch of 20 items, number %011d\n"
+
+
+def test_text_is_found_in_the_logs(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}/logs")
+    page.fill("#text", "UPSTREAM api")
+    page.click("button:has-text('Search')")
+    expect(page.locator("mark").first).to_have_text("upstream API")
+    expect(page.locator("#h-found + .note")).to_contain_text("read of")
+    page.click("section[aria-labelledby=h-found] a >> nth=0")
+    expect(page.locator(".l:target")).to_contain_text("upstream API")
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}/logs?q=nothing-like-it")
+    expect(page.locator(".empty").first).to_contain_text("No log has that in it")
+
+
+@pytest.fixture
+def growing(site: Site) -> Iterator[tuple[str, Path]]:
+    """A job that runs, and a log of it as large as a gibibyte."""
+    program = site.start(
+        "large", 1, "import time\n\ndef run(batch):\n    time.sleep(600)\n", {"run_invocation_timeout": 900}
+    )
+    job = site.id_of("large")
+    logs = site.folder / "prs-runs" / job / "logs"
+    wait_until(lambda: (logs / "user/stdout/0").is_dir(), "the job writes logs")
+    path = logs / "user/stdout/0/large.stdout.txt"
+    piece = "".join(LINE % number for number in range(1 << 14)).encode()
+    with path.open("wb") as log:
+        while log.tell() < SIZE:
+            log.write(piece)
+    yield job, path
+    site.run("cancel", job)
+    program.wait(DEADLINE)
+    path.unlink()
+
+
+def test_a_log_of_a_gibibyte_is_read_followed_searched_and_downloaded(
+    site: Site, page: Page, growing: tuple[str, Path]
+) -> None:
+    job, path = growing
+    address = f"{site.url}/jobs/{job}/logs/user/stdout/0/large.stdout.txt"
+    page.goto(f"{address}?at=0")
+    expect(page.locator(".l").first).to_contain_text("number 00000000000")
+    expect(page.locator(".window .note")).to_contain_text("1.1 GB")
+    page.click("nav.pages >> text=Later")
+    assert re.search(r"at=\d+$", page.url)
+    page.go_back()
+    # From the beginning one follows from the end on.
+    page.click("[data-follow]")
+    page.wait_for_url("**#follow")
+    expect(page.locator("[data-follow]")).to_have_text("Stop following")
+    with path.open("a") as log:
+        log.write("the first that is new\n")
+    expect(page.locator(".l").last).to_have_text("the first that is new")
+    assert page.evaluate("innerHeight + scrollY >= document.documentElement.scrollHeight - 40")
+    # Who reads further up is left there, and told.
+    page.evaluate("scrollTo(0, 0)")
+    lines = page.locator(".l").count()
+    with path.open("a") as log:
+        log.write("the second\nthe third\n")
+    expect(page.locator("[data-more]")).to_have_text("2 new lines")
+    assert page.locator(".l").count() == lines
+    page.click("[data-more]")
+    expect(page.locator(".l").last).to_have_text("the third")
+    assert page.locator(".l").count() <= 2000
+    # A search says how far it came, and goes on from there.
+    page.fill("#text", "no such line")
+    page.check("#path")
+    page.click("main button:has-text('Search')")
+    expect(page.locator("#h-found + .note")).to_contain_text("MB read of 1.1 GB")
+    page.click("text=Search on")
+    expect(page.locator("#h-found + .note")).to_contain_text("MB read of 1.1 GB")
+    raw = page.request.get(
+        f"{site.url}/api/v1/jobs/{job}/logs/user/stdout/0/large.stdout.txt?download=true",
+        headers={"range": "bytes=0-99"},
+    )
+    assert raw.status == 206 and "attachment" in raw.headers["content-disposition"]
+    page.goto(address)
+    assert page.evaluate("document.documentElement.outerHTML.length") < 2_000_000
