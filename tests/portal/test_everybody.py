@@ -224,6 +224,8 @@ def test_the_html_of_all_pages_is_valid(
     found = [
         f"{named[int(Path(one['url']).stem)]}: {one['message']}: {one.get('extract', '')}"
         for one in json.loads(ended.stdout)["messages"]
-        if one["type"] == "error" or one.get("subType") == "warning"
+        if (one["type"] == "error" or one.get("subType") == "warning")
+        # Properties of SVG that the checker does not know.
+        and not one["message"].startswith("CSS:")
     ]
     assert not found, "\n".join(found)

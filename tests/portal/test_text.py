@@ -9,6 +9,7 @@ EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>"
 # Links, colours and moves of a terminal, and letters that turn the direction of text round.
 ODD = "\x1b]8;;javascript:alert(3)\x07link\x1b]8;;\x07\x1b[31m" + EVIL + "\x1b[0m\x9b2J\u202e"
 SCRIPT = f"""
+import os
 import sys
 
 EVIL, ODD = {EVIL!r}, {ODD!r}
@@ -24,7 +25,7 @@ Evil.__name__ = Evil.__qualname__ = EVIL
 def run(batch):
     print(EVIL, ODD)
     print(EVIL, ODD, file=sys.stderr)
-    if "1" in batch[0]:
+    if os.path.basename(batch[0]).startswith("1"):
         raise Evil(EVIL + ODD)
     return [EVIL for each in batch]
 """
