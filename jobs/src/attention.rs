@@ -39,7 +39,8 @@ pub fn attention(seen: &Seen, live: Option<&Live>, called: &str) -> Vec<Attentio
             Some(_) => ("no-worker", format!("prs worker --target {}", standing.target)),
             None => ("note", format!("prs status {called}")),
         };
-        said.push(Attention { code, severity: Severity::Warning, text: remark, command, part: "" });
+        let since_us = signals.began.iter().find(|(of, _)| *of == code).map(|(_, us)| *us);
+        said.push(Attention { code, severity: Severity::Warning, text: remark, command, part: "", since_us });
         said.sort_by_key(|one| std::cmp::Reverse(one.severity));
     }
     said

@@ -23,6 +23,7 @@ const PROBE: &str = ".prs-probe-read";
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Dependency {
     /// It holds what lasts.
@@ -49,6 +50,7 @@ impl Dependency {
 
 /// A server as it was seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerView {
     /// What it is for.
     pub dependency: Dependency,
@@ -70,6 +72,7 @@ pub struct ServerView {
 
 /// What a server has room for. What does not apply to it, and what it does not tell, is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerRoom {
     /// Bytes of memory that a ledger uses.
     pub memory_bytes: Option<u64>,

@@ -28,6 +28,8 @@ pub struct Standing {
     pub waits_for: Option<WaitsFor>,
     /// The compute target of the job; empty where it runs on this machine.
     pub target: String,
+    /// When somebody asked the program that runs it on this machine to cancel it, microseconds since the Unix epoch.
+    pub cancel_asked_us: Option<u64>,
 }
 
 /// A server that gives no answer.
@@ -185,7 +187,7 @@ mod tests {
             Status { progress, nodes, per_second: 0.6, eta_seconds: Some(420.0), ..Status::default() };
         let workers =
             workers.map(|(idle, busy, watches)| Workers { idle, busy, watches, elsewhere: Vec::new() });
-        let standing = Standing { workers, waits_for: None, target: "gpu".to_owned() };
+        let standing = Standing { workers, target: "gpu".to_owned(), ..Standing::default() };
         Shown { state: Some(state), status, standing }
     }
 

@@ -35,6 +35,8 @@ pub struct Attention {
     pub command: String,
     /// The part of the page that has more; empty where none has.
     pub part: &'static str,
+    /// When that began, microseconds since the Unix epoch; nothing where it is not known.
+    pub since_us: Option<u64>,
 }
 
 /// The words of [`Attention::code`] and [`Attention::part`].
@@ -135,6 +137,8 @@ pub struct Signals {
     pub away: Vec<String>,
     /// Notes of the job file.
     pub notes: Vec<String>,
+    /// When what a sentence is about began, microseconds since the Unix epoch, by the code of the sentence.
+    pub began: Vec<(&'static str, u64)>,
 }
 
 /// Which nodes are far slower than the others: of enough tries, at 1.5 times the median of medians, and beyond what their
@@ -186,6 +190,9 @@ pub fn attention(of: &Signals) -> Vec<Attention> {
     all.extend(of.notes.iter().map(|note| says("note", Severity::Note, cut(note, LETTERS), "", "")));
     all.sort_by_key(|one| std::cmp::Reverse(one.severity));
     all.truncate(MOST);
+    for one in &mut all {
+        one.since_us = of.began.iter().find(|(code, _)| *code == one.code).map(|(_, us)| *us);
+    }
     all
 }
 
@@ -196,7 +203,7 @@ fn says(
     command: impl Into<String>,
     part: &'static str,
 ) -> Attention {
-    Attention { code, severity, text, command: command.into(), part }
+    Attention { code, severity, text, command: command.into(), part, since_us: None }
 }
 
 fn failed(of: &Signals) -> Option<Attention> {
@@ -463,6 +470,15 @@ mod tests {
             is_silent(&mut of);
             assert_eq!(codes(&of), Vec::<&str>::new(), "{code}");
         }
+    }
+
+    #[test]
+    fn a_sentence_says_since_when_it_is_so() {
+        let mut of = running();
+        (of.missing, of.notes, of.began) =
+            ((1, 1), vec!["a".into()], vec![("data-missing", 7), ("stalled", 9)]);
+        let since: Vec<_> = attention(&of).into_iter().map(|one| (one.code, one.since_us)).collect();
+        assert_eq!(since, [("data-missing", Some(7)), ("note", None)]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::index::Index;
 use crate::live::Watches;
 use crate::metrics::Metrics;
 use crate::problem::{Kind, Places, Problem};
+use crate::serve::Direct;
 use crate::servers::ServersView;
 
 /// What handlers share. Cheap to clone.
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) places: Places,
     /// The address of this server, as its users have it.
     pub(crate) url: String,
+    /// What goes past this server, straight to the storage and from there.
+    pub(crate) direct: Direct,
     /// Whether links log browsers in.
     pub(crate) has_links: bool,
     /// Whether browsers come by https.

@@ -20,7 +20,7 @@ use prs_portal::view::{Chrome, ProblemPage};
 use tracing::field::Empty;
 use tracing::{Instrument, info, trace_span};
 
-use crate::api::azure::document;
+use crate::api::azure::{document, is_of_azure};
 use crate::app::App;
 use crate::audit::{Asking, RequestId};
 use crate::auth::proxy::Forwarded;
@@ -30,8 +30,6 @@ use crate::http::look;
 use crate::problem::{Kind, Problem};
 use crate::traced::Traced;
 
-/// What the addresses of Azure's REST begin with.
-const OF_AZURE: &str = "/endpoints/";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long an answer may take to begin.
 const LONGEST: Duration = Duration::from_secs(75);
@@ -88,7 +86,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         response = if wants_page {
             let near = if problem.kind == Kind::JOB_NOT_FOUND { near(&app, &path).await } else { Vec::new() };
             page(&app.chrome, &problem, &id, near)
-        } else if path.starts_with(OF_AZURE) {
+        } else if is_of_azure(route.as_ref().map_or(&path, MatchedPath::as_str)) {
             azure(&problem)
         } else {
             problem.answer(&path, &id)

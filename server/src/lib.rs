@@ -55,4 +55,4 @@ pub use auth::proxy::Network;
 pub use auth::role_map::RoleMap;
 pub use door::TlsFiles;
 pub use http::rates::Limits;
-pub use serve::{FirstToken, Options, ServeError, Server};
+pub use serve::{Direct, FirstToken, Options, ServeError, Server};

@@ -3,7 +3,7 @@
 //! What the API has stands in its list of addresses, and what the pages have in theirs. An address in neither is for administrators.
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ACCEPT, LOCATION};
+use axum::http::header::{ACCEPT, ALLOW, LOCATION};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -36,6 +36,13 @@ pub(crate) async fn authorize(
         // There is nothing at this address, which is no secret.
         return Ok(next.run(request).await);
     };
+    if let Some(allowed) = instead_of(request.method(), path.as_str()) {
+        // That is no secret either.
+        let problem = Problem::new(Kind::METHOD_NOT_ALLOWED, "The address does not take this method.");
+        let mut response = problem.into_response();
+        response.headers_mut().extend(HeaderValue::from_str(&allowed).ok().map(|allowed| (ALLOW, allowed)));
+        return Ok(response);
+    }
     let need = need(request.method(), path.as_str());
     let of_own = may_be_own(need, path.as_str());
     let who = request.extensions().get::<Principal>().cloned();
@@ -83,6 +90,21 @@ async fn check_own(app: &App, who: &Principal, path: &str) -> Result<(), Problem
     let deployed = seen.record.spec.deployed.as_ref();
     let is_own = deployed.is_some_and(|it| it.called_by.as_deref() == Some(who.id()));
     if is_own { Ok(()) } else { Err(absent()) }
+}
+
+/// The methods that the address `path`, as the router has it, takes in the place of this one; nothing where it takes this one, or the
+/// lists do not have it.
+fn instead_of(method: &Method, path: &str) -> Option<String> {
+    let path = path.replace("{*", "{");
+    let of_api = ROUTES.iter().map(|route| (route.method, route.path));
+    let all = of_api.chain(PAGES.iter().map(|(method, at, _)| (*method, *at)));
+    let mut taken: Vec<String> =
+        all.filter(|(_, at)| *at == path).map(|(each, _)| each.to_ascii_uppercase()).collect();
+    if taken.iter().any(|each| each == "GET") {
+        taken.push("HEAD".to_owned());
+    }
+    let is_taken = taken.is_empty() || taken.iter().any(|each| each == method.as_str());
+    (!is_taken).then(|| taken.join(","))
 }
 
 /// What the address `path`, as the router has it, needs for `method`.
@@ -133,6 +155,20 @@ mod tests {
             (Method::GET, "/api/v1/of-tomorrow", Need::Role(Role::Admin)),
         ] {
             assert_eq!(need(&method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn an_address_says_which_methods_it_takes() {
+        for (method, path, expected) in [
+            (Method::GET, "/livez", None),
+            (Method::HEAD, "/livez", None),
+            (Method::POST, "/livez", Some("GET,HEAD")),
+            (Method::DELETE, "/api/v1/jobs/{job}/logs/{*path}", Some("GET,HEAD")),
+            (Method::PUT, "/api/v1/jobs/{job}/cancel", Some("POST")),
+            (Method::GET, "/api/v1/of-tomorrow", None),
+        ] {
+            assert_eq!(instead_of(&method, path).as_deref(), expected, "{method} {path}");
         }
     }
 

@@ -103,6 +103,17 @@ pub struct Options {
     /// Places elsewhere that these jobs may read, beside the bucket of their storage, public HTTP servers and what the configuration
     /// names; as [`Reach::place`] gives them.
     pub allowed_inputs: Vec<String>,
+    /// Whether who asks gets files straight from the storage, and sends them straight there, where that can be.
+    pub direct: Direct,
+}
+
+/// What goes past a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Direct {
+    /// Files that are asked for.
+    pub downloads: bool,
+    /// Files that are sent.
+    pub uploads: bool,
 }
 
 /// A token that was made elsewhere.
@@ -289,6 +300,7 @@ impl Server {
             },
             places: Places::new(&whereabouts),
             url: url.clone(),
+            direct: options.direct,
             has_links: !is_public,
             is_secure,
             stop: CancellationToken::new(),

@@ -536,7 +536,7 @@ fn an_administrator_makes_tokens_and_ends_them() {
     assert_eq!(made.header("cache-control"), Some("no-store"));
     assert_eq!((&record["created_by"], &record["state"]), (&"admin".into(), &"active".into()), "{record}");
     for (body, said) in [
-        ("", "cannot be used"),
+        ("", "is not the JSON"),
         (r#"{"name": "x"}"#, "role"),
         (r#"{"name": "x", "role": "root"}"#, "root"),
         (r#"{"name": "x", "role": "read", "days": 1}"#, "days"),

@@ -129,6 +129,9 @@ pub struct JobProgress {
     pub segments: u64,
     /// How the job ends, once that is decided.
     pub conclusion: Option<Conclusion>,
+    /// When that was decided, microseconds since the Unix epoch; nothing where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concluded_us: Option<u64>,
     /// Whether a reader asked for its statistics within [`READS_FOR`](super::READS_FOR).
     #[serde(skip)]
     pub is_read: bool,

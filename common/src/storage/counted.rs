@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Room, Storage, StorageError,
-    StorageErrorKind, Version, Writer,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Room,
+    Storage, StorageError, StorageErrorKind, Version, Writer,
 };
 use crate::calls::{Called, Calls, OK, UnderWay};
 
@@ -137,6 +138,16 @@ impl Storage for CountedStorage {
 
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.count("probe", self.inner.probe(key)).await
+    }
+
+    /// Nothing is asked of the store.
+    async fn presign(
+        &self,
+        key: &str,
+        what: &Presign,
+        time: Duration,
+    ) -> Result<Option<Presigned>, StorageError> {
+        self.inner.presign(key, what, time).await
     }
 
     async fn room(&self) -> Result<Room, StorageError> {

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Room, Storage,
-    StorageError, StorageErrorKind, Use, Version, Writer,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Reach, Room,
+    Storage, StorageError, StorageErrorKind, Use, Version, Writer,
 };
 
 /// A store, and which of its objects may be used. Of what is listed those are left out that may not be read.
@@ -83,6 +84,17 @@ impl Storage for FencedStorage {
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
         keys.iter().try_for_each(|key| self.check(key, Use::Write))?;
         self.inner.delete_all(keys).await
+    }
+
+    async fn presign(
+        &self,
+        key: &str,
+        what: &Presign,
+        time: Duration,
+    ) -> Result<Option<Presigned>, StorageError> {
+        let usage = if matches!(what, Presign::Read { .. }) { Use::Read } else { Use::Write };
+        self.check(key, usage)?;
+        self.inner.presign(key, what, time).await
     }
 
     fn uri(&self, key: &str) -> String {

@@ -3,14 +3,15 @@
 use std::fmt::{self, Debug, Display};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Room, Storage, StorageError,
-    StorageErrorKind, Version, Writer,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Room,
+    Storage, StorageError, StorageErrorKind, Version, Writer,
 };
 
 /// What a test does at the calls of a store.
@@ -114,6 +115,15 @@ impl<H: Hooks> Storage for Hooked<H> {
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
         self.before("delete_all", keys.first().map_or("", String::as_str)).await?;
         self.inner.delete_all(keys).await
+    }
+    async fn presign(
+        &self,
+        key: &str,
+        what: &Presign,
+        time: Duration,
+    ) -> Result<Option<Presigned>, StorageError> {
+        self.before("presign", key).await?;
+        self.inner.presign(key, what, time).await
     }
     fn uri(&self, key: &str) -> String {
         self.inner.uri(key)

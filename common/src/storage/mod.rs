@@ -28,6 +28,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -233,6 +234,32 @@ pub struct GetResult {
     pub version: Version,
 }
 
+/// What a request that others make is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presign {
+    /// Reads the object, which a browser is to keep under this name.
+    Read {
+        /// The name, as RFC 8187 has it.
+        name: String,
+    },
+    /// Writes the object: exactly these bytes.
+    Write {
+        /// How many.
+        bytes: u64,
+        /// Their SHA-256, which the server of the store compares.
+        sha256: [u8; 32],
+    },
+}
+
+/// A request that others make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presigned {
+    /// Its URL, which is a secret as long as it holds.
+    pub url: String,
+    /// The headers that it must have.
+    pub headers: Vec<(String, String)>,
+}
+
 /// Objects, sorted bytewise by key.
 pub type Listing = BoxStream<'static, Result<ObjectMeta, StorageError>>;
 
@@ -279,6 +306,15 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Removes any number of objects, many at a time where the store can do so. After an error some of them may be
     /// gone.
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError>;
+
+    /// A request that anybody may make of the server of the store for so long, without credentials; nothing where the store
+    /// has no such requests. It is not looked whether there is an object.
+    async fn presign(
+        &self,
+        key: &str,
+        what: &Presign,
+        time: Duration,
+    ) -> Result<Option<Presigned>, StorageError>;
 
     /// Where the object is, for people.
     fn uri(&self, key: &str) -> String;

@@ -10,7 +10,10 @@
 mod create;
 mod used;
 
+use std::path::Path;
+
 use prs_common::registry::{AssetVersion, Edit, Kind, Which};
+use prs_common::storage::StorageExt;
 
 use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry};
@@ -89,6 +92,27 @@ pub async fn delete(
     let registry = Box::pin(registry::open(whereabouts)).await?;
     registry.undelete(kind, name, version).await.map_err(registry::failure)?;
     Ok(Deletion::InUse(used))
+}
+
+/// Copies all files of a version into `folder`, which is there.
+///
+/// # Errors
+/// There is no such version, its files cannot be read, or one has a name that no file can have here.
+pub async fn bring(
+    (kind, name, which): (Kind, &str, &Which),
+    folder: &Path,
+    whereabouts: &Whereabouts,
+) -> Result<AssetVersion, Failure> {
+    let registry = Box::pin(registry::open(whereabouts)).await?;
+    let one = registry.find(kind, name, which).await.map_err(registry::failure)?;
+    if one.content.is_none() {
+        Box::pin(registry::fetch_into(&one.path, folder, whereabouts)).await?;
+        return Ok(one);
+    }
+    let files = registry.files(kind, name, &one.version).await.map_err(registry::failure)?;
+    let keys = files.list_all("").await.map_err(Failure::server)?;
+    registry::copy(&*files, keys.into_iter().map(|object| (object.key.clone(), object.key)), folder).await?;
+    Ok(one)
 }
 
 /// The names of a kind, sorted.

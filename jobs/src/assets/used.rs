@@ -8,6 +8,7 @@ use crate::homes::{Whereabouts, registry};
 
 /// What of the registry uses a version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Used {
     /// Deployments: the endpoint, and the name.
     pub deployments: Vec<DeploymentName>,
@@ -17,6 +18,7 @@ pub struct Used {
 
 /// A deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentName {
     /// Its endpoint.
     pub endpoint: String,
@@ -26,6 +28,7 @@ pub struct DeploymentName {
 
 /// A version of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComponentName {
     /// Its name.
     pub name: String,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A change, or one that was refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditLine {
     /// When it had its answer: UTC, RFC 3339.
     pub at: String,

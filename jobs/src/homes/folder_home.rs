@@ -109,7 +109,8 @@ impl JobHome for FolderHome {
                 record.state = JobState::Failed;
             }
         }
-        Ok((record, Standing::default()))
+        let cancel_asked_us = run_folder::cancel_asked_us(&self.folder).filter(|_| !record.state.is_final());
+        Ok((record, Standing { cancel_asked_us, ..Standing::default() }))
     }
 
     async fn ledger(&self, _: &JobRecord) -> Result<Option<Arc<dyn JobLedger>>, Failure> {

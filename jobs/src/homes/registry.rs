@@ -195,13 +195,37 @@ async fn place_of(asked: &OutputRef, whereabouts: &Whereabouts) -> Result<Result
 /// Copies what is at the URL into `folder`, under its own name: a file, or all that is below a folder.
 pub async fn fetch(url: &str, folder: &Path, whereabouts: &Whereabouts) -> Result<PathBuf, Failure> {
     let at = RemotePath::parse(url).map_err(Failure::wrong)?;
-    let store = within_reach(url, &at, whereabouts).await?.map_err(Failure::wrong)?;
-    let key = at.key.trim_end_matches('/');
     let own = at.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let target = folder.join(if at.is_http() { http_url::file_name(own) } else { own.to_owned() });
+    let own = if at.is_http() { http_url::file_name(own) } else { own.to_owned() };
+    let (store, files) = found_at(url, &at, whereabouts).await?;
+    let below = |(key, path): (String, String)| {
+        (key, if path.is_empty() { own.clone() } else { format!("{own}/{path}") })
+    };
+    copy(&*store, files.into_iter().map(below), folder).await?;
+    Ok(folder.join(own))
+}
+
+/// Copies all that is below the folder at the URL into `folder`.
+pub(crate) async fn fetch_into(url: &str, folder: &Path, whereabouts: &Whereabouts) -> Result<(), Failure> {
+    let at = RemotePath::parse(url).map_err(Failure::wrong)?;
+    let (store, files) = found_at(url, &at, whereabouts).await?;
+    if files.iter().any(|(_, path)| path.is_empty()) {
+        return Err(Failure::wrong(format!("{at} is a file: give a folder with files")));
+    }
+    copy(&*store, files, folder).await
+}
+
+/// What is at the URL: each key with its path below it, which is empty of a file.
+async fn found_at(
+    url: &str,
+    at: &RemotePath,
+    whereabouts: &Whereabouts,
+) -> Result<(Arc<dyn Storage>, Vec<(String, String)>), Failure> {
+    let store = within_reach(url, at, whereabouts).await?.map_err(Failure::wrong)?;
+    let key = at.key.trim_end_matches('/');
     let below = format!("{key}/");
     let mut files = match store.head(key).await {
-        Ok(_) if !at.key.ends_with('/') => vec![(key.to_owned(), target.clone())],
+        Ok(_) if !at.key.ends_with('/') => vec![(key.to_owned(), String::new())],
         Ok(_) => Vec::new(),
         Err(error) if error.kind == StorageErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(Failure::server(error)),
@@ -209,13 +233,22 @@ pub async fn fetch(url: &str, folder: &Path, whereabouts: &Whereabouts) -> Resul
     if files.is_empty() && at.lists() {
         let objects = store.list_all(&below).await.map_err(Failure::server)?;
         let names = objects.into_iter().map(|object| object.key).filter(|key| !key.ends_with('/'));
-        let path = |key: &str| target.join(key.strip_prefix(&below).unwrap_or(key));
-        files.extend(names.map(|key| (key.clone(), path(&key))));
+        files.extend(names.map(|key| (key.clone(), key.strip_prefix(&below).unwrap_or(&key).to_owned())));
     }
     if files.is_empty() {
         return Err(Failure::wrong(format!("there is nothing at {at}: give a file, or a folder with files")));
     }
+    Ok((store, files))
+}
+
+/// Copies files of a store into `folder`: each key with its path there.
+pub(crate) async fn copy(
+    store: &dyn Storage,
+    files: impl IntoIterator<Item = (String, String)>,
+    folder: &Path,
+) -> Result<(), Failure> {
     for (key, path) in files {
+        let path = folder.join(path);
         if !path.starts_with(folder) || path.components().any(|part| part.as_os_str() == "..") {
             return Err(Failure::wrong(format!("{} has a name that no file can have here", store.uri(&key))));
         }
@@ -226,7 +259,7 @@ pub async fn fetch(url: &str, folder: &Path, whereabouts: &Whereabouts) -> Resul
             .await
             .with_context(|| format!("cannot copy {}", store.uri(&key)))?;
     }
-    Ok(target)
+    Ok(())
 }
 
 /// The text of the file `MLTable` at `url`, or why there is none.

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use prs_common::layout;
@@ -223,6 +223,12 @@ pub fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
 pub fn wish_to_cancel(folder: &Path) -> Option<String> {
     let who = fs::read_to_string(folder.join(CANCEL)).ok()?;
     Some(who.lines().next().map_or("another program", str::trim).to_owned())
+}
+
+/// When that was asked, microseconds since the Unix epoch; nothing where nobody did.
+pub fn cancel_asked_us(folder: &Path) -> Option<u64> {
+    let asked = fs::metadata(folder.join(CANCEL)).ok()?.modified().ok()?;
+    u64::try_from(asked.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_micros()).ok()
 }
 
 /// Takes the wish back.

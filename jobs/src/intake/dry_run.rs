@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What would run.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DryRun {
     /// The name of the job.
     pub name: String,

@@ -95,6 +95,17 @@ impl Staging {
         Ok(())
     }
 
+    /// The folder for code that is brought from elsewhere, in the place of code that came along.
+    ///
+    /// # Errors
+    /// There is code already.
+    pub fn brings_code(&mut self) -> Result<PathBuf, Failure> {
+        if std::mem::replace(&mut self.has_code, true) {
+            return Err(Failure::wrong("there is code already: name it, or send it along"));
+        }
+        Ok(self.code())
+    }
+
     /// Takes `file`, which came as the input or side input `name` under the name `own`. An archive is unpacked.
     ///
     /// # Errors
@@ -135,6 +146,51 @@ impl Staging {
         taken.map_err(BlobError::Failed)
     }
 
+    /// Takes the files of a manifest as code, beside those of an archive.
+    ///
+    /// # Errors
+    /// The archive has one of them, or they cannot be made.
+    pub async fn take_code_files(&mut self, blobs: &Blobs, files: &[Listed]) -> Result<(), BlobError> {
+        self.has_code = true;
+        self.place(blobs, files, &self.code()).await
+    }
+
+    /// Takes the blob `digest`, an archive, as the input or side input `name`.
+    ///
+    /// # Errors
+    /// As of [`take_input`](Self::take_input), or the blob is not there.
+    pub async fn take_input_blob(
+        &mut self,
+        blobs: &Blobs,
+        name: &str,
+        digest: &str,
+    ) -> Result<(), BlobError> {
+        let file = self.file();
+        blobs.place(digest, &file).await?;
+        let taken = tokio::task::block_in_place(|| self.take_input(name, "sent.tar.gz", &file));
+        taken.map_err(BlobError::Failed)
+    }
+
+    /// Takes the one file of a manifest as the input or side input `name`.
+    ///
+    /// # Errors
+    /// As of [`take_input`](Self::take_input), or the blob is not there.
+    pub async fn take_input_file(
+        &mut self,
+        blobs: &Blobs,
+        name: &str,
+        listed: &Listed,
+    ) -> Result<(), BlobError> {
+        if !is_plain(name) || !is_plain(&listed.path) {
+            let message = format!("the input {name:?} or its file {:?} has a folder before it", listed.path);
+            return Err(BlobError::Failed(Failure::wrong(message)));
+        }
+        let folder = self.sent().join(INPUTS).join(name);
+        self.place(blobs, std::slice::from_ref(listed), &folder).await?;
+        self.inputs.entry(name.to_owned()).or_default().push(folder.join(&listed.path));
+        Ok(())
+    }
+
     /// Takes the files of a manifest as the input or side input `name`: a folder.
     ///
     /// # Errors
@@ -170,7 +226,12 @@ impl Staging {
         Ok(folder)
     }
 
+    /// Makes files in a folder, where there may be others.
     async fn place(&self, blobs: &Blobs, files: &[Listed], folder: &Path) -> Result<(), BlobError> {
+        if let Some(file) = files.iter().find(|file| folder.join(&file.path).symlink_metadata().is_ok()) {
+            let message = format!("{} came twice: in the archive, and in the manifest", file.path);
+            return Err(BlobError::Failed(Failure::wrong(message)));
+        }
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))
             .map_err(Failure::from)?;

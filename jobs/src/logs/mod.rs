@@ -110,7 +110,9 @@ pub async fn find<'a>(home: &'a dyn JobHome, name: &str) -> Result<LogFile<'a>, 
         }
         match home.storage().head(&key).await {
             Ok(_) => return Ok(LogFile { home, key }),
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+            // No file can have a name that is too long.
+            Err(error) if matches!(error.kind, StorageErrorKind::NotFound | StorageErrorKind::InvalidKey) => {
+            }
             Err(error) => return Err(home.cannot("read the log")(error)),
         }
     }

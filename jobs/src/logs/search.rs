@@ -59,6 +59,7 @@ pub struct SearchCursor {
 
 /// A line with what is looked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogMatch {
     /// The log.
     pub path: String,
@@ -76,6 +77,7 @@ pub struct LogMatch {
 
 /// What a search found.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogMatches {
     /// The lines, in the order in which logs are read: those that tell of errors first.
     pub matches: Vec<LogMatch>,

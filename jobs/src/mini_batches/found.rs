@@ -14,6 +14,7 @@ Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error M
 
 /// A range of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Range {
     /// The log, below `logs/`.
     pub path: String,
@@ -25,6 +26,7 @@ pub struct Range {
 
 /// What a try printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrintedRanges {
     /// On standard output; null where that is nothing.
     pub stdout: Option<Range>,
@@ -34,6 +36,7 @@ pub struct PrintedRanges {
 
 /// A try.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FoundTry {
     /// The mini-batch, from 0.
     pub index: u64,

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `parts` | the parts of the statistics as JSON |
+//! | `parts` | the parts of the statistics |
 //! | `nodes` | the nodes of a job, in an order |
 //! | `perf` | what its nodes used of their hosts |
 
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::homes::JobHome;
 
 pub use self::nodes::{NodeOrder, NodeRecord, nodes};
-pub use self::parts::{PARTS, part, waiting};
+pub use self::parts::{ListedTry, OpenRange, PARTS, Parts, RunningMiniBatch, running, slowest, waiting};
 pub use self::perf::{METRICS, Point, Series, Window, perf};
 
 /// Where a job stood when its orchestrator said so last; nothing where it never did, or that cannot be read now. Nobody is waited for.

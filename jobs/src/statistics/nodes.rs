@@ -30,6 +30,7 @@ impl NodeOrder {
 
 /// A node of a job. What is of tries is of the present start of the job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeRecord {
     /// Its id in the job; null for the row that stands for the least active ones of more than 4,096 nodes.
     pub node_id: Option<u32>,

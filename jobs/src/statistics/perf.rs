@@ -42,6 +42,7 @@ pub struct Window {
 
 /// A figure over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Which one: see [`METRICS`].
     pub metric: &'static str,
@@ -57,6 +58,7 @@ pub struct Series {
 
 /// A point: when, the least, the mean, the most.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point(pub String, pub f64, pub f64, pub f64);
 
 /// A value at a time.

@@ -63,6 +63,7 @@ pub fn facts(
         complete: findings.complete,
         reused: result.reused.clone(),
         submitted_us: record.submitted_us,
+        started_us: record.started_us,
         ended_us: result.ended_us,
         seconds: result.seconds,
         mini_batches: (counts.scheduled, counts.succeeded, counts.failed),

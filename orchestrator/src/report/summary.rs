@@ -229,6 +229,7 @@ pub(crate) fn attention(record: &JobRecord, state: JobState, status: &Status) ->
             error: String::new(),
             is_ready: status.is_ready || progress.ended() > 0,
         },
+        began: vec![("no-worker", record.started_us)],
         ..Signals::default()
     };
     sentences(&signals).into_iter().next()
@@ -278,6 +279,8 @@ mod attention_form {
         command: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         part: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_us: Option<u64>,
     }
 
     #[expect(clippy::ref_option, reason = "serde hands in a reference")]
@@ -288,6 +291,7 @@ mod attention_form {
             text: super::cut(&of.text, super::MOST_TEXT),
             command: of.command.clone(),
             part: of.part.to_owned(),
+            since_us: of.since_us,
         });
         form.serialize(serializer)
     }
@@ -304,6 +308,7 @@ mod attention_form {
             text: form.text,
             command: form.command,
             part: known_word(&form.part).unwrap_or_default(),
+            since_us: form.since_us,
         }))
     }
 }

@@ -25,6 +25,8 @@ pub struct Facts {
     pub reused: Option<String>,
     /// When it was submitted, microseconds since the Unix epoch.
     pub submitted_us: u64,
+    /// When its last start was asked for.
+    pub started_us: u64,
     /// When it ended.
     pub ended_us: Option<u64>,
     /// Seconds that its last start took, or takes so far.

@@ -1,7 +1,7 @@
 //! The numbers that sentences of attention are made of, from what is known of a job.
 
 use prs_common::ledger::JobState;
-use prs_common::statistics::{Live, NodeState};
+use prs_common::statistics::{Bucket, Live, NodeState};
 
 use super::pictures::bands;
 use super::{Facts, nodes};
@@ -59,7 +59,36 @@ pub fn signals(facts: &Facts) -> Signals {
         stale_for: live.map_or(0.0, |live| since(live.written_us)),
         away: Vec::new(),
         notes: facts.spec.notes.clone(),
+        began: began(facts),
     }
+}
+
+/// When what sentences are about began, microseconds since the Unix epoch, as far as that is known; what the timeline tells begins with a
+/// bucket of it.
+fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
+    let mut began = vec![("note", facts.submitted_us), ("no-worker", facts.started_us)];
+    began.extend(facts.ended_us.map(|us| ("failed", us)));
+    let Some(live) = &facts.statistics.live else { return began };
+    began.extend([("orchestrator-away", live.written_us), ("stalled", live.last_outcome_us)]);
+    began.extend(live.running.first().map(|one| ("stragglers", one.since_us)));
+    let (timeline, wanted) = (&live.timeline, live.nodes_wanted);
+    let first = |is_so: fn(&Bucket) -> bool| timeline.buckets().iter().position(is_so);
+    // From where on it has been so in every bucket up to the last.
+    let lately = |is_so: &dyn Fn(&Bucket) -> bool| {
+        let buckets = timeline.buckets();
+        let before = buckets.iter().rposition(|bucket| !is_so(bucket)).map_or(0, |at| at + 1);
+        (before < buckets.len()).then_some(before)
+    };
+    let of_timeline = [
+        ("data-missing", first(|bucket| bucket.failed > 0)),
+        ("losing-nodes", first(|bucket| bucket.node_losses > 0)),
+        ("retry-storm", lately(&|bucket| bucket.failed_tries > 0)),
+        ("fewer-nodes", lately(&|bucket| bucket.looks > 0 && bucket.nodes < wanted)),
+        ("idle-slots", lately(&|bucket| bucket.waiting > 0 && bucket.idle_us() * 10 > bucket.slots_us * 3)),
+    ];
+    began.extend(of_timeline.into_iter().filter_map(|(code, at)| Some((code, timeline.start_us(at?)))));
+    began.retain(|(_, us)| *us > 0);
+    began
 }
 
 /// An error in one line.
@@ -70,7 +99,7 @@ pub(crate) fn headline(category: &str, message: &str) -> String {
 }
 
 /// The buckets of the last five minutes.
-fn recent(live: &Live) -> &[prs_common::statistics::Bucket] {
+fn recent(live: &Live) -> &[Bucket] {
     let buckets = live.timeline.buckets();
     let most = (300 / live.timeline.step_s().max(1)).max(1) as usize;
     &buckets[buckets.len().saturating_sub(most)..]
@@ -81,7 +110,7 @@ fn tries(live: &Live, has_ended: bool) -> (u64, u64) {
     if has_ended {
         return (live.failed_tries, live.tries);
     }
-    let sum = |of: fn(&prs_common::statistics::Bucket) -> u64| recent(live).iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Bucket) -> u64| recent(live).iter().map(of).sum::<u64>();
     let failed = sum(|bucket| bucket.failed_tries);
     (failed, failed + sum(|bucket| bucket.succeeded))
 }

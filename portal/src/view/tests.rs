@@ -34,6 +34,7 @@ fn facts(name: &str) -> Facts {
         complete: true,
         reused: None,
         submitted_us: NOON,
+        started_us: NOON,
         ended_us: Some(NOON + 4_200_000),
         seconds: 4.2,
         mini_batches: (10, 10, 0),

@@ -42,6 +42,13 @@ pub(crate) struct Serve {
     /// `s3://bucket/prefix`, or `https://host/prefix` wherever that host is; may stand several times.
     #[arg(long = "allow-input", value_name = "URL", value_parser = Reach::place)]
     pub(crate) allowed_inputs: Vec<String>,
+    /// Send callers that ask for a result or another file on to the S3 storage, with a URL that holds for 5 minutes: the bytes do
+    /// not pass through the server.
+    #[arg(long)]
+    pub(crate) direct_downloads: bool,
+    /// Let programs send files straight to the S3 storage, with URLs that hold for an hour.
+    #[arg(long)]
+    pub(crate) direct_uploads: bool,
     /// Who may use it: holders of a token, of its secret or of a link that it printed; with `proxy` users that a proxy before it names,
     /// too; or everyone who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
@@ -104,7 +111,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "direct_downloads", "direct_uploads", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,

@@ -11,7 +11,7 @@ use prs_jobs::intake::Program;
 use prs_jobs::paths::shown;
 use prs_jobs::records::Served;
 use prs_server::{
-    FirstToken, Limits, LinkError, OidcOptions, Options, ServeError, Server, TlsFiles, ask_for_link,
+    Direct, FirstToken, Limits, LinkError, OidcOptions, Options, ServeError, Server, TlsFiles, ask_for_link,
 };
 
 use super::browser;
@@ -65,6 +65,7 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         program: program(&whereabouts, arguments)?,
         allowed_paths: allowed(&arguments.allowed_paths)?,
         allowed_inputs: arguments.allowed_inputs.clone(),
+        direct: Direct { downloads: arguments.direct_downloads, uploads: arguments.direct_uploads },
     };
     let server = Box::pin(Server::start(&options, whereabouts, place.clone())).await.map_err(failure)?;
     let record = Served { url: server.url().to_owned(), link: server.link() };

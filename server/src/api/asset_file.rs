@@ -71,6 +71,13 @@ impl AssetText {
         Ok(Self { text: value.to_string(), staging, fingerprint, form: Form::Whole })
     }
 
+    /// What a request says in other words than a file has them, with what came along.
+    pub(crate) fn of(document: &Value, staging: Staging) -> Self {
+        let text = document.to_string();
+        let fingerprint = hexadecimal(&Sha256::digest(&text));
+        Self { text, staging, fingerprint, form: Form::Whole }
+    }
+
     async fn in_form(mut staging: Staging, request: Request) -> Result<Self, Problem> {
         let mut parts = Parts::of(request).await?;
         let mut file_text = None;

@@ -17,6 +17,7 @@ use prs_jobs::homes::Seen;
 use prs_jobs::intake::Call;
 use prs_jobs::list::{Wanted, list as list_jobs};
 use prs_jobs::records::AzureJob;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -32,6 +33,19 @@ use crate::problem::{Kind, Problem};
 
 /// The header that names a deployment.
 const DEPLOYMENT: HeaderName = HeaderName::from_static("azureml-model-deployment");
+/// What the addresses of Azure's REST begin with.
+const BEGINNINGS: [&str; 10] = [
+    "/endpoints/",
+    "/batchEndpoints/",
+    "/subscriptions/",
+    "/azure/",
+    "/models/",
+    "/data/",
+    "/datasets/",
+    "/environments/",
+    "/codes/",
+    "/components/",
+];
 /// Bytes of a body.
 const BODY: usize = 1 << 20;
 /// Jobs of a page.
@@ -46,6 +60,11 @@ const SETTINGS: [(&str, &str); 6] = [
     ("experimentName", "experiment_name"),
 ];
 
+/// Whether an address, or its path in the list of all, is one of Azure's REST.
+pub(crate) fn is_of_azure(path: &str) -> bool {
+    BEGINNINGS.iter().any(|beginning| path.starts_with(beginning)) || path.starts_with("/{kind}/")
+}
+
 /// `POST /endpoints/{endpoint}/jobs`.
 pub(crate) async fn call(
     Known(who): Known,
@@ -56,12 +75,8 @@ pub(crate) async fn call(
     may_call(&who, &endpoint)?;
     let headers = request.headers().clone();
     let deployment = headers.get(DEPLOYMENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let too_large = |_| Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {BODY} bytes."));
-    let body = to_bytes(request.into_body(), BODY).await.map_err(too_large)?;
+    let body = body_of(request).await?;
     let bad = |why: String| Problem::new(Kind::BAD_REQUEST, why);
-    let text = std::str::from_utf8(&body).map_err(|_| bad("The body is not UTF-8 text.".to_owned()))?;
-    let body: Value = read(without_trailing_commas(text).as_bytes())
-        .map_err(|why| bad(format!("The body is not JSON that the address takes: {why}.")))?;
     let fingerprint = hexadecimal(&Sha256::digest(format!("{body}{deployment:?}")));
     let read = translate(&body).map_err(bad)?;
     let key = match (key_in(&headers)?, &read.invocation.job_name) {
@@ -75,6 +90,27 @@ pub(crate) async fn call(
     let (_, seen) = app.seen(&job_id).await?;
     let at = format!("{}/endpoints/{endpoint}/jobs/{job_id}", app.url);
     Ok((StatusCode::ACCEPTED, [(LOCATION, at)], Json(shown(&app, &seen))).into_response())
+}
+
+/// The JSON that a request has as its body, whatever its type; commas may stand where Azure takes them.
+pub(super) async fn body_of(request: Request) -> Result<Value, Problem> {
+    let too_large = |_| Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {BODY} bytes."));
+    let body = to_bytes(request.into_body(), BODY).await.map_err(too_large)?;
+    let bad = |why: String| Problem::new(Kind::BAD_REQUEST, why);
+    let text = std::str::from_utf8(&body).map_err(|_| bad("The body is not UTF-8 text.".to_owned()))?;
+    read(without_trailing_commas(text).as_bytes())
+        .map_err(|why| bad(format!("The body is not JSON that the address takes: {why}.")))
+}
+
+/// Jobs of an endpoint as Azure's REST has them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AzurePage {
+    /// The jobs, the newest first.
+    value: Vec<AzureJob>,
+    /// The address of the next page; left out where there is none.
+    #[serde(rename = "nextLink", skip_serializing_if = "Option::is_none")]
+    next_link: Option<String>,
 }
 
 fn shown(app: &App, seen: &Seen) -> AzureJob {
@@ -101,13 +137,10 @@ pub(crate) async fn jobs(
     let own: Vec<&Seen> = found.jobs.iter().filter(|seen| is_of(&who, seen, &endpoint)).collect();
     let (skip, top) = (skip as usize, (top as usize).clamp(1, 500));
     let value: Vec<AzureJob> = own.iter().skip(skip).take(top).map(|seen| shown(&app, seen)).collect();
-    let mut page = json!({ "value": value });
-    if own.len() > skip + top {
-        let next = skip + top;
-        page["nextLink"] =
-            json!(format!("{}/endpoints/{endpoint}/jobs?$top={top}&$skipToken={next}", app.url));
-    }
-    Ok(Json(page).into_response())
+    let next = skip + top;
+    let next_link = (own.len() > next)
+        .then(|| format!("{}/endpoints/{endpoint}/jobs?$top={top}&$skipToken={next}", app.url));
+    Ok(Json(AzurePage { value, next_link }).into_response())
 }
 
 /// `GET /endpoints/{endpoint}/jobs/{job}`.
@@ -132,7 +165,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     may_call(&who, &endpoint)?;
     own(&app, &who, &endpoint, &job).await?;
-    begin_to_cancel(&app, &job, &who.name).await?;
+    begin_to_cancel(&app, &job, &who.name, "").await?;
     let (_, seen) = app.seen(&job).await?;
     Ok((StatusCode::ACCEPTED, Json(shown(&app, &seen))).into_response())
 }
@@ -184,7 +217,7 @@ fn without_trailing_commas(text: &str) -> String {
 }
 
 /// The value of `key`, whose first letter may be a capital.
-fn field<'a>(of: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+pub(super) fn field<'a>(of: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let same = |known: &str| {
         let (first, rest) = (known.chars().next(), known.chars().skip(1));
         first.is_some_and(|first| first.to_ascii_lowercase() == key.chars().next().unwrap_or_default())
@@ -193,12 +226,15 @@ fn field<'a>(of: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     of.iter().find(|(known, value)| same(known) && !value.is_null()).map(|(_, value)| value)
 }
 
-fn text(of: &Map<String, Value>, key: &str) -> Result<Option<String>, String> {
+pub(super) fn text(of: &Map<String, Value>, key: &str) -> Result<Option<String>, String> {
     let Some(value) = field(of, key) else { return Ok(None) };
     text_of(value).map(Some).ok_or_else(|| format!("{key} is neither a text nor a number."))
 }
 
-fn object<'a>(of: &'a Map<String, Value>, key: &str) -> Result<Option<&'a Map<String, Value>>, String> {
+pub(super) fn object<'a>(
+    of: &'a Map<String, Value>,
+    key: &str,
+) -> Result<Option<&'a Map<String, Value>>, String> {
     match field(of, key) {
         None => Ok(None),
         Some(Value::Object(fields)) => Ok(Some(fields)),
@@ -310,7 +346,7 @@ fn plain(name: &str) -> String {
 }
 
 /// Seconds of `PT30S`, or of a number.
-fn seconds(text: &str) -> Result<String, String> {
+pub(super) fn seconds(text: &str) -> Result<String, String> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(text.to_owned());
     }

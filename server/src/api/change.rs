@@ -26,8 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a request says of a job. A key that is not there changes nothing; null takes something away.
 #[expect(clippy::option_option, reason = "a key that is absent is told from one that is null")]
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "JobWords"))]
 #[serde(default, deny_unknown_fields)]
-struct Body {
+pub(crate) struct Body {
     #[serde(deserialize_with = "given")]
     display_name: Option<Option<String>>,
     #[serde(deserialize_with = "given")]

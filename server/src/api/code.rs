@@ -21,7 +21,8 @@ pub(crate) const MOST: u64 = 2 << 20;
 
 /// The files of the code as a page of a list.
 #[derive(Debug, Serialize)]
-struct Files {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CodeFiles"))]
+pub(crate) struct Files {
     #[serde(flatten)]
     page: Page<code::CodeFile>,
     /// SHA-256 of the code; null where the job has none.

@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use tracing::info;
 
 use super::asset_file::AssetText;
-use super::endpoints::{page, problem, text_of};
+use super::endpoints::{page, problem, problem_of_reading, text_of};
 use super::once::to_the_end;
 use super::received::{Form, json, refused};
 use crate::app::App;
-use crate::auth::{May, MayRead, MaySubmit};
+use crate::auth::{May, MayRead, MaySubmit, Principal};
 use crate::http::conditional;
 use crate::http::expected::{Expects, changed_meanwhile, with_tag};
 use crate::http::params::Params;
@@ -47,7 +47,8 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await;
+    let endpoint = endpoint.map_err(|failure| problem_of_reading(&failure))?;
     let all = endpoint.deployments.iter().map(|one| record(&endpoint, one));
     Ok(page(all.collect()).into_response())
 }
@@ -61,7 +62,8 @@ pub(crate) async fn one(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await;
+    let endpoint = endpoint.map_err(|failure| problem_of_reading(&failure))?;
     let found = endpoint.deployment(&deployment);
     let found = found.map_err(|error| Problem::new(Kind::ENDPOINT_NOT_FOUND, error))?;
     Ok(conditional::answer(&headers, &tag_of(&endpoint, found), Json(record(&endpoint, found))))
@@ -114,6 +116,21 @@ pub(crate) async fn put(
         (params.flag("set_default")?, params.flag("skip_script_validation")?);
     let expects = Expects::of(request.headers(), true)?;
     let sent = AssetText::receive(&app, request, ("model", false)).await?;
+    let options = (set_default, skip_script_validation);
+    let made = put_sent(&app, who, (endpoint, name), sent, options, expects).await?;
+    answer(&made)
+}
+
+/// Creates or replaces a deployment, as what was sent says; with whether it becomes the default, and whether nobody looks at its script.
+pub(super) async fn put_sent(
+    app: &App,
+    who: Principal,
+    (endpoint, name): (String, String),
+    sent: AssetText,
+    (set_default, skip_script_validation): (bool, bool),
+    expects: Option<Expects>,
+) -> Result<Made, Problem> {
+    let app = app.clone();
     to_the_end(move || async move {
         let (code, fence) = (sent.staging.code(), sent.fence(&app));
         let check = |endpoint: &registry::Endpoint, there: Option<&registry::Deployment>| {
@@ -143,7 +160,7 @@ pub(crate) async fn put(
             .map_err(|failure| refusal(&failure, sent.refused(&failure, Kind::ASSET_FILE, "deployment")))?;
         let made = made.ok_or_else(changed_meanwhile)?;
         info!(endpoint, deployment = name, who = who.name, is_new = made.is_new, "a deployment is put");
-        answer(&made)
+        Ok(made)
     })
     .await
 }

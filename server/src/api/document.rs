@@ -5,10 +5,13 @@ use axum::Json;
 use serde_json::{Map, Value, json};
 
 use super::Route;
-use super::answers::{answer, schemas};
+use super::answers::{schemas, success, takes};
+use super::azure::is_of_azure;
+use super::parameters;
 use crate::problem::ALL;
 
 const LIMIT: (&str, &str) = ("limit", "entries of a page, 1 to 500 [50]");
+const VERSION: (&str, &str) = ("api-version", "any");
 const CURSOR: (&str, &str) = ("cursor", "next_cursor of the page before");
 
 macro_rules! routes {
@@ -53,7 +56,7 @@ routes! {
     delete "/api/v1/jobs/{job}", "submit", [
         ("output", "keep, or remove: whether the result that lies among what the job has goes, too [keep]")
     ], "Removes a job that has ended: one that you handed in; those of others need the role admin.";
-    post "/api/v1/jobs/{job}/cancel", "submit", [], "Cancels a job; what is done is kept.";
+    post "/api/v1/jobs/{job}/cancel", "submit", [], "Cancels a job; what is done is kept. JSON with a reason, or nothing. 200 where it is being canceled already, or was.";
     post "/api/v1/jobs/{job}/resume", "submit", [], "Runs what is missing or failed of a job that has ended, in this job. Takes an Idempotency-Key.";
     post "/api/v1/jobs/{job}/resubmit", "submit", [], "Runs all of a job again as a new one, with changes. Takes an Idempotency-Key.";
     get "/api/v1/jobs/{job}/spec", "read", [], "Its settings: JSON, or with Accept: application/yaml a job file.";
@@ -135,6 +138,23 @@ routes! {
     get "/endpoints/{endpoint}/jobs", "any", [("$top", "jobs of a page [50]"), ("$skipToken", "from nextLink"), ("api-version", "any")], "Its jobs, as Azure's REST has them.";
     get "/endpoints/{endpoint}/jobs/{job}", "any", [("api-version", "any")], "A job of it, as Azure's REST has it.";
     post "/endpoints/{endpoint}/jobs/{job}/cancel", "invoke", [("api-version", "any")], "Cancels a job of it.";
+    put "/batchEndpoints/{endpoint}", "submit", [VERSION], "Creates or replaces a batch endpoint, as Azure's management REST does.";
+    get "/batchEndpoints/{endpoint}", "read", [VERSION], "A batch endpoint, as Azure's management REST has it.";
+    delete "/batchEndpoints/{endpoint}", "submit", [VERSION], "Deletes a batch endpoint with its deployments, as Azure's management REST does.";
+    put "/batchEndpoints/{endpoint}/deployments/{deployment}", "submit", [VERSION], "Creates a deployment or a new revision of it, as Azure's management REST does.";
+    get "/batchEndpoints/{endpoint}/deployments/{deployment}", "read", [VERSION], "A deployment, as Azure's management REST has it.";
+    delete "/batchEndpoints/{endpoint}/deployments/{deployment}", "submit", [VERSION], "Deletes a deployment, as Azure's management REST does.";
+    put "/{kind}/{name}/versions/{version}", "submit", [VERSION], "Registers a version of models, data, datasets, environments, codes or components, as Azure's management REST does.";
+    get "/{kind}/{name}/versions/{version}", "read", [VERSION], "A registered version, as Azure's management REST has it.";
+    put "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/batchEndpoints/{endpoint}", "submit", [VERSION], "Creates or replaces a batch endpoint, as Azure's management REST does, below any workspace.";
+    get "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/batchEndpoints/{endpoint}", "read", [VERSION], "A batch endpoint, as Azure's management REST has it, below any workspace.";
+    delete "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/batchEndpoints/{endpoint}", "submit", [VERSION], "Deletes a batch endpoint with its deployments, as Azure's management REST does, below any workspace.";
+    put "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/batchEndpoints/{endpoint}/deployments/{deployment}", "submit", [VERSION], "Creates a deployment or a new revision of it, as Azure's management REST does, below any workspace.";
+    get "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/batchEndpoints/{endpoint}/deployments/{deployment}", "read", [VERSION], "A deployment, as Azure's management REST has it, below any workspace.";
+    delete "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/batchEndpoints/{endpoint}/deployments/{deployment}", "submit", [VERSION], "Deletes a deployment, as Azure's management REST does, below any workspace.";
+    put "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/{kind}/{name}/versions/{version}", "submit", [VERSION], "Registers a version of models, data, datasets, environments, codes or components, as Azure's management REST does, below any workspace.";
+    get "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}/{kind}/{name}/versions/{version}", "read", [VERSION], "A registered version, as Azure's management REST has it, below any workspace.";
+    get "/azure/operations/{operation}", "any", [VERSION], "What Azure's management REST asks for after a PUT: Succeeded.";
     post "/api/v1/uploads/missing", "invoke", [], "Tells which of at most 1,000 blobs are not there: JSON with blobs, each with sha256 and bytes.";
     put "/api/v1/blobs/{sha256}", "invoke", [], "Sends a blob, a file named by its content: application/octet-stream with a Content-Length, 5 GiB at most.";
     get "/api/v1/blobs/{sha256}", "submit", [], "A blob, or a range of it.";
@@ -185,6 +205,7 @@ pub(crate) async fn openapi() -> Json<Value> {
     }
     let mut schemas = schemas();
     schemas.insert("Problem".to_owned(), problem());
+    schemas.insert("AzureError".to_owned(), azure_error());
     Json(json!({
         "openapi": "3.1.0",
         "info": {
@@ -203,24 +224,32 @@ pub(crate) async fn openapi() -> Json<Value> {
 fn operation(route: &Route) -> Value {
     let in_path = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let in_path = in_path.map(|name| {
-        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } })
+        json!({ "name": name, "in": "path", "required": true, "schema": parameters::of_path(route.path, name) })
     });
     let in_query = route.parameters.iter().map(|(name, takes)| {
-        json!({ "name": name, "in": "query", "required": is_required(route, name), "description": takes, "schema": { "type": "string" } })
+        let mut parameter = json!({
+            "name": name, "in": "query", "required": parameters::is_required(route.path, name), "description": takes,
+            "schema": parameters::of_query(route.path, name),
+        });
+        if parameters::is_repeatable(name) {
+            let items = parameter["schema"].take();
+            parameter["schema"] = json!({ "type": "array", "items": items });
+        }
+        parameter
     });
-    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let in_header = parameters::headers(route.method, route.path).into_iter().map(|(name, schema, takes)| {
+        json!({ "name": name, "in": "header", "description": takes, "schema": schema })
+    });
+    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).collect();
     let mut operation = json!({
         "summary": route.does,
         "operationId": format!("{} {}", route.method, route.path),
         "parameters": parameters,
-        "responses": {
-            "2XX": answer(route.method, route.path),
-            "default": {
-                "description": "A problem.",
-                "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
-            },
-        },
+        "responses": responses(route),
     });
+    if let Some(body) = takes(route.method, route.path) {
+        operation["requestBody"] = body;
+    }
     if !route.role.is_empty() {
         operation["security"] = json!([{ "token": [] }]);
         operation["description"] = json!(match route.role {
@@ -231,10 +260,70 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// Whether an address cannot do without a parameter.
-fn is_required(route: &Route, name: &str) -> bool {
-    (route.path.ends_with("/log-lines") && name == "path")
-        || (route.path.ends_with("/log-search") && name == "q")
+/// What an address answers, by status.
+fn responses(route: &Route) -> Value {
+    let mut responses = Map::new();
+    let number = json!({ "description": "The number of the request.", "required": true, "schema": { "type": "string" } });
+    if let Some(success) = success(route.method, route.path) {
+        for status in success.statuses {
+            let mut answer = json!({
+                "description": match status {
+                    304 => "It is what the request has.",
+                    307 => "It is in the storage, at Location.",
+                    _ => "What was asked for.",
+                },
+                "headers": { "X-Request-Id": number },
+            });
+            for header in success.headers {
+                answer["headers"][*header] = json!({ "required": true, "schema": { "type": "string" } });
+            }
+            let content = success.content(*status);
+            if !content.is_null() {
+                answer["content"] = content;
+            }
+            responses.insert(status.to_string(), answer);
+        }
+    }
+    let is_of_azure = is_of_azure(route.path);
+    let (media_type, schema) = if is_of_azure {
+        ("application/json", "AzureError")
+    } else {
+        ("application/problem+json", "Problem")
+    };
+    let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+    for status in parameters::problems(route) {
+        let titles: Vec<&str> =
+            ALL.iter().filter(|kind| kind.status == status).map(|kind| kind.title).collect();
+        let problem = json!({
+            "description": titles.join(". "),
+            "headers": { "X-Request-Id": number },
+            "content": { media_type: { "schema": schema } },
+        });
+        responses.insert(status.to_string(), problem);
+    }
+    responses.into()
+}
+
+/// The schema of an error as Azure's REST has it.
+fn azure_error() -> Value {
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "message", "details"],
+            "properties": {
+                "code": { "enum": ["UserError", "ServiceError"] },
+                "message": text,
+                "details": { "type": "array", "items": {
+                    "type": "object",
+                    "required": ["code", "target", "message"],
+                    "properties": { "code": text, "target": text, "message": text },
+                } },
+            },
+        } },
+    })
 }
 
 /// The schema of a problem.

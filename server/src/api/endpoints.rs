@@ -45,6 +45,14 @@ pub(crate) fn problem(failure: &Failure) -> Problem {
     }
 }
 
+/// The same of a call that only reads: there is nothing under a name that nothing can have.
+pub(crate) fn problem_of_reading(failure: &Failure) -> Problem {
+    match failure.kind {
+        FailureKind::Usage if failure.job_file().is_none() => Problem::new(Kind::ENDPOINT_NOT_FOUND, failure),
+        _ => problem(failure),
+    }
+}
+
 /// Refuses who may not call this endpoint, as if there were none: whose token does not name it does not hear whether it is there.
 pub(crate) fn may_call(who: &Principal, endpoint: &str) -> Result<(), Problem> {
     let may = who.role.allows(Role::Submit) || (who.role == Role::Invoke && names(who, endpoint));
@@ -94,14 +102,15 @@ pub(crate) async fn one(
     params.check(&[])?;
     may_see(&who, &name)?;
     let found = endpoints::versioned(&name, &app.whereabouts).await;
-    let (endpoint, version) = found.map_err(|failure| problem(&failure))?;
+    let (endpoint, version) = found.map_err(|failure| problem_of_reading(&failure))?;
     Ok(conditional::answer(&headers, &tag_of(&version), Json(record(&app, endpoint))))
 }
 
 /// What a body says of an endpoint.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "EndpointWords"))]
 #[serde(default, deny_unknown_fields)]
-struct Body {
+pub(crate) struct Body {
     description: Option<String>,
     tags: BTreeMap<String, String>,
     properties: BTreeMap<String, String>,
@@ -109,6 +118,7 @@ struct Body {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "EndpointDefaults"))]
 #[serde(default, deny_unknown_fields)]
 struct Defaults {
     deployment_name: Option<String>,
@@ -197,8 +207,9 @@ pub(crate) async fn delete(
 
 /// A call as JSON.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "EndpointCall"))]
 #[serde(default, deny_unknown_fields)]
-struct CallBody {
+pub(crate) struct CallBody {
     inputs: Map<String, Value>,
     outputs: Map<String, Value>,
     deployment: Option<String>,

@@ -2,17 +2,20 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use prs_common::storage::{GetOptions, Storage, StorageError, StorageErrorKind, is_valid_key};
+use prs_common::storage::{
+    GetOptions, Presign, Presigned, Storage, StorageError, StorageErrorKind, is_valid_key,
+};
 use tracing::warn;
 
 use crate::http::conditional;
@@ -35,12 +38,49 @@ pub(crate) struct File {
     pub(crate) tail: Option<u64>,
 }
 
+/// How long a file can be had straight from the storage.
+const DIRECT: Duration = Duration::from_mins(5);
+
 impl File {
     /// The answer to a request with `headers`.
     pub(crate) async fn answer(self, headers: &HeaderMap) -> Result<Response, Problem> {
         if !is_valid_key(&self.key) {
             return Err(absent(&self.key));
         }
+        self.given(headers).await
+    }
+
+    /// The same; where `is_direct`, who asks with `method` is sent on to the storage, if that gives files itself.
+    pub(crate) async fn answer_or_send_on(
+        self,
+        (is_direct, method): (bool, &Method),
+        headers: &HeaderMap,
+    ) -> Result<Response, Problem> {
+        if !is_valid_key(&self.key) {
+            return Err(absent(&self.key));
+        }
+        if !is_direct || *method != Method::GET {
+            return self.given(headers).await;
+        }
+        // What is not there is told here.
+        self.storage.head(&self.key).await.map_err(|error| of_storage(&error))?;
+        let what = Presign::Read { name: self.name() };
+        match self.storage.presign(&self.key, &what, DIRECT).await.map_err(|error| of_storage(&error))? {
+            Some(Presigned { url, .. }) => {
+                let headers = [(LOCATION, url), (CACHE_CONTROL, "no-store".to_owned())];
+                Ok((StatusCode::TEMPORARY_REDIRECT, headers).into_response())
+            }
+            None => self.given(headers).await,
+        }
+    }
+
+    /// Its name, as RFC 8187 has it.
+    fn name(&self) -> String {
+        let name = self.key.rsplit('/').next().unwrap_or_default();
+        utf8_percent_encode(name, NAMES).to_string()
+    }
+
+    async fn given(self, headers: &HeaderMap) -> Result<Response, Problem> {
         let meta = self.storage.head(&self.key).await.map_err(|error| of_storage(&error))?;
         let tag = format!("\"{}\"", meta.version.replace(['"', '\\'], ""));
         if self.tail.is_none() && conditional::has(headers, &tag) {
@@ -58,8 +98,7 @@ impl File {
                 return Ok(response);
             }
         };
-        let name = self.key.rsplit('/').next().unwrap_or_default();
-        let name = utf8_percent_encode(name, NAMES).to_string();
+        let name = self.name();
         let kind = if self.is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
         let mut found = HeaderMap::new();
         found.extend(header(CONTENT_TYPE, kind));

@@ -1,26 +1,25 @@
 //! What the targets of the fleet want and have, for autoscalers; and its workers.
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::fleet::{TargetView, WORKER_STATES, WorkerView, drain as ask_to_leave, workers as of_fleet};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tracing::info;
 
+use super::received::json_or_nothing;
 use crate::app::App;
 use crate::auth::{Known, May, MayAdmin, MayRead};
 use crate::http::cursor;
-use crate::http::json::read;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
 /// A target, and when that was so.
 #[derive(Debug, Serialize)]
-struct Target {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Target {
     #[serde(flatten)]
     view: TargetView,
     as_of: String,
@@ -89,10 +88,20 @@ pub(crate) fn contains(worker: &WorkerView, query: &str) -> bool {
 
 /// What the body of a wish to leave may say.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-struct Drain {
+pub(crate) struct Drain {
     /// Why, for people.
     reason: String,
+}
+
+/// That a worker is asked to leave.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Draining {
+    worker: String,
+    /// `draining`.
+    state: &'static str,
 }
 
 /// Longest reason why a worker is to leave, characters.
@@ -121,16 +130,11 @@ pub(crate) async fn drain(
     State(app): State<App>,
     Path(worker): Path<String>,
     params: Params,
-    body: Bytes,
+    request: Request,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    let Drain { reason } = match &body[..] {
-        [] => Drain::default(),
-        body => read(body).map_err(|why| {
-            Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {why}."))
-        })?,
-    };
+    let Drain { reason } = json_or_nothing(request).await?;
     drain_worker(&app, &worker, reason.trim(), &who.name).await?;
-    let answer = Json(json!({ "worker": worker, "state": "draining" }));
+    let answer = Json(Draining { worker, state: "draining" });
     Ok((StatusCode::ACCEPTED, answer).into_response())
 }

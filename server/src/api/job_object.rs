@@ -22,6 +22,7 @@ use crate::problem::{Kind, Problem};
 
 /// Addresses about a job.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Links {
     #[serde(rename = "self")]
     this: String,
@@ -50,6 +51,7 @@ impl Links {
 
 /// What needs a person.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AttentionLine {
     /// What it is about.
     code: &'static str,
@@ -75,7 +77,7 @@ impl AttentionLine {
                 Severity::Warning => "warning",
                 Severity::Error => "error",
             },
-            since: None,
+            since: one.since_us.map(format_us),
             text: one.text.clone(),
             link: format!("/jobs/{job_id}{anchor}"),
             command: Some(one.command.clone()).filter(|command| !command.is_empty()),
@@ -85,6 +87,7 @@ impl AttentionLine {
 
 /// A job as a list has it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "JobSummary"))]
 pub(crate) struct JobSummary<'a> {
     schema: u32,
     job_id: &'a str,
@@ -153,11 +156,21 @@ impl<'a> From<&'a Summary> for JobSummary<'a> {
 /// Who canceled a job that ended so, as its reason says.
 fn canceled_by(state: JobState, reason: Option<&str>) -> Option<&str> {
     let first = reason?.lines().next()?;
+    // Why stands behind it.
+    let first = first.split(": ").next()?;
     first.strip_prefix("canceled by ").filter(|_| state == JobState::Canceled)
+}
+
+/// When the job was asked to end; nothing where it was not, or an older prs kept no moment.
+pub(crate) fn cancel_asked_us(seen: &Seen) -> Option<u64> {
+    let progress = &seen.record.status.progress;
+    let is_canceled = progress.conclusion.as_ref().is_some_and(|end| end.state == JobState::Canceled);
+    progress.concluded_us.filter(|_| is_canceled).or(seen.standing.cancel_asked_us)
 }
 
 /// A limit of a job.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ThresholdLine {
     /// Its key in the job file.
     name: String,
@@ -168,6 +181,7 @@ struct ThresholdLine {
 
 /// Counts of tries, of all starts as far as they were published.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TryCounts {
     /// All that ended; null where nothing was published.
     total: Option<u64>,
@@ -180,6 +194,7 @@ struct TryCounts {
 
 /// A job.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct JobObject {
     #[serde(flatten)]
     record: Versioned<Job>,
@@ -190,6 +205,8 @@ pub(crate) struct JobObject {
     target: String,
     phase: Option<String>,
     canceled_by: Option<String>,
+    /// When it was asked to end, as a canceled job was, and one that is about to be; null for others.
+    pub(crate) cancel_requested_at: Option<String>,
     started_at: String,
     submitted_by: Option<String>,
     endpoint: Option<String>,
@@ -211,7 +228,7 @@ pub(crate) struct JobObject {
     notes: Vec<String>,
     attention: Vec<AttentionLine>,
     links: Links,
-    #[serde(skip)]
+    /// In the place of those of the record, which knows less.
     tries: TryCounts,
     /// When what is said here was so, microseconds since the Unix epoch.
     #[serde(skip)]
@@ -242,6 +259,7 @@ impl JobObject {
             target: spec.compute_target.clone(),
             phase: phase(seen, live),
             canceled_by: canceled_by(result.state, result.reason.as_deref()).map(str::to_owned),
+            cancel_requested_at: cancel_asked_us(seen).map(format_us),
             started_at: format_us(record.started_us),
             submitted_by: spec.submitted_by.as_ref().map(|by| by.name.clone()),
             endpoint: spec.deployed.as_ref().map(|it| it.endpoint.clone()),
@@ -282,9 +300,7 @@ impl JobObject {
 
     /// All keys but those that say how old it is.
     pub(crate) fn lasting(&self) -> Value {
-        let mut whole = serde_json::to_value(self).unwrap_or_default();
-        whole["tries"] = serde_json::to_value(&self.tries).unwrap_or_default();
-        whole
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// All keys.

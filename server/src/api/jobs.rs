@@ -6,20 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LINK, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
+use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::homes::{JobHome, Seen};
 use prs_jobs::index::summary;
 use prs_jobs::records::Versioned;
 use prs_jobs::statistics::live;
 use prs_jobs::{homes, report as reports, show};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::job_object::{JobObject, JobSummary};
+use super::job_object::{JobObject, JobSummary, cancel_asked_us};
+use super::received::json_or_nothing;
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit};
 use crate::http::cursor;
@@ -29,11 +31,13 @@ use crate::problem::{Kind, Problem};
 
 /// How long who waits for a change is kept waiting, at most and by default, seconds.
 const PATIENCE: (u64, u64) = (60, 30);
+/// Longest reason why a job is canceled, characters.
+const MOST_REASON: usize = 200;
 /// States that stand for several.
-const GROUPS: [&str; 3] = ["active", "ended", "incomplete"];
+pub(super) const GROUPS: [&str; 3] = ["active", "ended", "incomplete"];
 const STATES: [&str; 7] =
     ["queued", "scheduling", "running", "finalizing", "completed", "failed", "canceled"];
-const SORTS: [&str; 5] = ["submitted_at", "ended_at", "seconds", "state", "name"];
+pub(super) const SORTS: [&str; 5] = ["submitted_at", "ended_at", "seconds", "state", "name"];
 /// The parameters of a list.
 pub(crate) const KNOWN: [&str; 14] = [
     "state",
@@ -54,6 +58,7 @@ pub(crate) const KNOWN: [&str; 14] = [
 
 /// A page of a list.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PageOf{T}"))]
 pub(crate) struct Page<T> {
     pub(crate) value: Vec<T>,
     pub(crate) next_cursor: Option<String>,
@@ -63,7 +68,8 @@ pub(crate) struct Page<T> {
 
 /// A page of jobs.
 #[derive(Debug, Serialize)]
-struct JobsPage<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "JobsPage"))]
+pub(crate) struct JobsPage<'a> {
     #[serde(flatten)]
     page: Page<JobSummary<'a>>,
     /// How many there are in each state, with the other filters.
@@ -74,7 +80,8 @@ struct JobsPage<'a> {
 
 /// A list that is being filled.
 #[derive(Debug, Serialize)]
-struct Partial {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Partial {
     /// Jobs found so far.
     found: u64,
     /// Jobs there are to find.
@@ -342,21 +349,37 @@ pub(crate) async fn object_of(home: &dyn JobHome, seen: &Seen) -> JobObject {
     JobObject::with(seen, live(home, &seen.record).await.as_ref())
 }
 
-/// Begins to cancel the job with this id, which goes on when the request has its answer.
-pub(crate) async fn begin_to_cancel(app: &App, id: &str, who: &str) -> Result<(), Problem> {
+/// What the body of a wish to cancel may say.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Cancel {
+    /// Why, for people.
+    #[cfg_attr(test, schemars(length(max = MOST_REASON)))]
+    reason: Option<String>,
+}
+
+/// Begins to cancel the job with this id, which goes on when the request has its answer. False where that was asked before.
+pub(crate) async fn begin_to_cancel(app: &App, id: &str, who: &str, why: &str) -> Result<bool, Problem> {
     let (home, seen) = app.seen(id).await?;
-    if seen.result.state.is_final() {
-        let how = seen.result.state.as_str();
-        return Err(Problem::new(Kind::JOB_HAS_ENDED, format_args!("The job has ended: {how}.")));
+    match seen.result.state {
+        JobState::Canceled => return Ok(false),
+        state if state.is_final() => {
+            let detail = format_args!("The job has ended: {}.", state.as_str());
+            return Err(Problem::new(Kind::JOB_HAS_ENDED, detail));
+        }
+        _ if cancel_asked_us(&seen).is_some() => return Ok(false),
+        _ => {}
     }
-    let (id, who) = (id.to_owned(), format!("{who} at prs serve"));
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let (id, who) = (id.to_owned(), format!("{who} at prs serve{why}"));
     tokio::spawn(async move {
         match home.cancel(&who).await {
             Ok(_) => info!(job_id = id, who, "canceled"),
             Err(failure) => warn!(job_id = id, %failure, "cannot cancel"),
         }
     });
-    Ok(())
+    Ok(true)
 }
 
 /// `POST /jobs/{job}/cancel`.
@@ -365,12 +388,23 @@ pub(crate) async fn cancel(
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
+    request: Request,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    begin_to_cancel(&app, &id, &who.name).await?;
+    let Cancel { reason } = json_or_nothing(request).await?;
+    let reason = reason.unwrap_or_default();
+    if reason.chars().count() > MOST_REASON || reason.contains(char::is_control) {
+        let detail = format_args!("The reason is one line of {MOST_REASON} characters at most.");
+        return Err(Problem::new(Kind::BAD_REQUEST, detail));
+    }
+    let is_new = begin_to_cancel(&app, &id, &who.name, reason.trim()).await?;
     let (_, seen) = app.seen(&id).await?;
+    let mut job = JobObject::of(&seen);
+    // What is asked stands in its record a moment later.
+    job.cancel_requested_at.get_or_insert_with(|| format_us(now_us()));
+    let status = if is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
     let at = format!("/api/v1/jobs/{id}");
-    Ok((StatusCode::ACCEPTED, [(LOCATION, at)], JobObject::of(&seen)).into_response())
+    Ok((status, [(LOCATION, at)], job).into_response())
 }
 
 /// `GET /jobs/{job}/spec`.

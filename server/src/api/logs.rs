@@ -94,6 +94,7 @@ pub(crate) async fn one(
 
 /// A window of a log.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Window {
     pub(crate) path: String,
     pub(crate) total_bytes: u64,
@@ -105,6 +106,7 @@ pub(crate) struct Window {
 
 /// A line of a log.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line {
     /// Where it begins, bytes.
     pub(crate) offset: u64,
@@ -238,6 +240,15 @@ pub(crate) async fn matches(
     Ok((found, next))
 }
 
+/// What a search found, and where it goes on.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LogSearch {
+    #[serde(flatten)]
+    found: LogMatches,
+    next_cursor: Option<String>,
+}
+
 /// `GET /jobs/{job}/log-search`.
 pub(crate) async fn search(
     May(who): MayRead,
@@ -250,10 +261,8 @@ pub(crate) async fn search(
     let query = log_query(&params)?;
     let _place = app.counts.search(who.id())?;
     let home = home(&app, &id).await?;
-    let (found, next) = matches(&home, &id, &params, &query).await?;
-    let mut answer = serde_json::json!(found);
-    answer["next_cursor"] = serde_json::json!(next);
-    Ok(Json(answer).into_response())
+    let (found, next_cursor) = matches(&home, &id, &params, &query).await?;
+    Ok(Json(LogSearch { found, next_cursor }).into_response())
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use axum::response::{IntoResponse, Response};
 use prs_common::segment::TryStatus;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::homes::Home;
-use prs_jobs::mini_batches::{CSV_COLUMNS, Cursor, Order, State as Of, TryPage, Wanted, list, one};
-use prs_jobs::statistics::{part, published, waiting};
-use serde_json::{Value, json};
+use prs_jobs::mini_batches::{CSV_COLUMNS, Cursor, FoundTry, Order, State as Of, TryPage, Wanted, list, one};
+use prs_jobs::records::Item;
+use prs_jobs::statistics::{ListedTry, OpenRange, RunningMiniBatch, published, running, slowest, waiting};
+use serde::Serialize;
 
 use super::logs::home;
 use crate::app::App;
@@ -22,10 +23,87 @@ use crate::problem::{Kind, Problem};
 /// The parameters that filter tries.
 pub(crate) const FILTERS: [&str; 9] =
     ["index", "node", "process", "group", "from", "to", "min_seconds", "status", "sort"];
-/// States of mini-batches that the statistics list, with the part that does.
-const LISTED: [(&str, &str); 3] = [("running", "running"), ("slow", "slowest"), ("waiting", "")];
+/// States of mini-batches that the statistics list.
+const LISTED: [&str; 3] = ["running", "slow", "waiting"];
 /// Rows of a piece of a table as CSV, at most.
 const CSV_ROWS: usize = 8_192;
+
+/// What stands in a list of mini-batches or of tries.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum Listed {
+    /// A try, as the tables of tries have it.
+    Found(Box<FoundTry>),
+    /// One that took long, as the statistics have it.
+    Slow(ListedTry),
+    /// A mini-batch that runs.
+    Running(RunningMiniBatch),
+    /// Mini-batches without an outcome.
+    Open(OpenRange),
+}
+
+/// A page of mini-batches or of tries.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TriesPage {
+    value: Vec<Listed>,
+    next_cursor: Option<String>,
+    /// Nobody counts them.
+    total: Option<u64>,
+    /// When the tables were written; null where there are none.
+    as_of: Option<String>,
+    /// Parts of the tables that were read for the page.
+    scanned_parts: usize,
+    /// Those that can have what is asked for.
+    fitting_parts: usize,
+    /// Whether the order is that of all, and not within parts alone.
+    order_is_exact: bool,
+    /// Whether the tables have all tries up to `as_of`, and all parts could be read.
+    complete: bool,
+}
+
+/// A try of a mini-batch, with its error.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TriedOnce {
+    #[serde(flatten)]
+    found: FoundTry,
+    /// Its traceback, or that of another try with the same error; null where none is kept.
+    traceback: Option<String>,
+    /// The line of the code where that ends.
+    frame: Option<String>,
+}
+
+/// Commands about a mini-batch.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Commands {
+    /// Runs it in a terminal.
+    #[serde(rename = "try")]
+    trial: String,
+}
+
+/// A mini-batch.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct MiniBatch {
+    index: u64,
+    /// The same as the reports have it.
+    id: String,
+    /// `succeeded`, `failed`, or `open` without an outcome.
+    state: &'static str,
+    /// What it consists of.
+    detail: String,
+    /// Its items, where items of it are missing and the list of these is not too long.
+    items: Option<Vec<Item>>,
+    /// Its tries, the first one first.
+    tries: Vec<TriedOnce>,
+    commands: Commands,
+    /// Whether all parts that can have tries of it were read.
+    complete: bool,
+    as_of: String,
+}
 
 fn refused(failure: &prs_jobs::Failure) -> Problem {
     Problem::of(failure, Kind::REFUSED)
@@ -76,11 +154,15 @@ fn range(text: &str) -> Result<(u64, u64), Problem> {
     if from > to { Err(wrong()) } else { Ok((from, to)) }
 }
 
+/// The states that can be asked for.
+pub(super) fn states() -> impl Iterator<Item = &'static str> {
+    Of::ALL.iter().map(|(word, _)| *word).chain(LISTED)
+}
+
 /// The state that is asked for.
 pub(crate) fn state(params: &Params) -> Result<&str, Problem> {
     let state = params.one("state")?.unwrap_or("failed");
-    let known: Vec<&str> =
-        Of::ALL.iter().map(|(word, _)| *word).chain(LISTED.iter().map(|(word, _)| *word)).collect();
+    let known: Vec<&str> = states().collect();
     if !known.contains(&state) {
         return Err(bad("state", format_args!("{state:?} is none of {}", known.join(", "))));
     }
@@ -117,7 +199,7 @@ pub(crate) async fn of_job(
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
     let home = with_tries(&app, &id).await?;
-    if let Some((_, name)) = LISTED.into_iter().find(|(word, _)| *word == state) {
+    if LISTED.contains(&state) {
         let odd = FILTERS.into_iter().find(|filter| !params.all(filter).is_empty());
         if let Some(odd) = odd {
             return Err(bad(odd, format_args!("a list of state {state} has no filters: it is short")));
@@ -125,14 +207,20 @@ pub(crate) async fn of_job(
         let record = home.record().await.map_err(|failure| refused(&failure))?;
         let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
         let value = match state {
-            "waiting" => json!(waiting(&published)),
-            _ => part(&published, name),
+            "waiting" => waiting(&published).into_iter().map(Listed::Open).collect(),
+            "running" => running(&published).into_iter().map(Listed::Running).collect(),
+            _ => slowest(&published).into_iter().map(Listed::Slow).collect(),
         };
-        let value = if value.is_null() { json!([]) } else { value };
-        let answer = json!({
-            "value": value, "next_cursor": null, "total": null, "as_of": format_us(now_us()),
-            "scanned_parts": 0, "fitting_parts": 0, "order_is_exact": true, "complete": true,
-        });
+        let answer = TriesPage {
+            value,
+            next_cursor: None,
+            total: None,
+            as_of: Some(format_us(now_us())),
+            scanned_parts: 0,
+            fitting_parts: 0,
+            order_is_exact: true,
+            complete: true,
+        };
         return Ok(Json(answer).into_response());
     }
     wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, state)| state);
@@ -171,16 +259,16 @@ fn answer(path: &str, of: &str, params: &Params, page: TryPage) -> Response {
             format!("<{path}?{rest}{}cursor={next}>; rel=\"next\"", if rest.is_empty() { "" } else { "&" });
         headers.extend(link.parse().ok().map(|link| (LINK, link)));
     }
-    let answer = json!({
-        "value": page.tries,
-        "next_cursor": next_cursor,
-        "total": null,
-        "as_of": page.as_of_us.map(format_us),
-        "scanned_parts": page.parts.0,
-        "fitting_parts": page.parts.1,
-        "order_is_exact": page.order_is_exact,
-        "complete": page.complete,
-    });
+    let answer = TriesPage {
+        value: page.tries.into_iter().map(|one| Listed::Found(Box::new(one))).collect(),
+        next_cursor,
+        total: None,
+        as_of: page.as_of_us.map(format_us),
+        scanned_parts: page.parts.0,
+        fitting_parts: page.parts.1,
+        order_is_exact: page.order_is_exact,
+        complete: page.complete,
+    };
     (headers, Json(answer)).into_response()
 }
 
@@ -218,29 +306,28 @@ pub(crate) async fn of_index(
     else {
         return Err(absent(index));
     };
-    let tries: Vec<Value> = found
-        .tries
-        .iter()
-        .map(|one| {
-            let error = one.group.as_ref().and_then(|group| found.errors.get(group));
-            let mut json = json!(one);
-            json["traceback"] = json!(error.map(|error| &error.traceback).filter(|text| !text.is_empty()));
-            json["frame"] = json!(error.and_then(|error| error.frame.as_ref()).map(ToString::to_string));
-            json
-        })
-        .collect();
-    let outcome = found.tries.iter().find(|one| one.is_outcome);
-    Ok(Json(json!({
-        "index": index,
-        "id": found.tries[0].id,
-        "state": outcome.and_then(|one| one.state).unwrap_or("open"),
-        "detail": found.tries[0].detail,
-        "items": found.items,
-        "tries": tries,
-        "commands": { "try": format!("prs try {} --mini-batch {index} --pdb", home.called()) },
-        "complete": found.complete,
-        "as_of": format_us(found.as_of_us),
-    }))
+    let errors = found.errors;
+    let tried = |one: FoundTry| {
+        let error = one.group.as_ref().and_then(|group| errors.get(group));
+        TriedOnce {
+            traceback: error.map(|error| error.traceback.clone()).filter(|text| !text.is_empty()),
+            frame: error.and_then(|error| error.frame.as_ref()).map(ToString::to_string),
+            found: one,
+        }
+    };
+    let state = found.tries.iter().find(|one| one.is_outcome).and_then(|one| one.state);
+    let first = &found.tries[0];
+    Ok(Json(MiniBatch {
+        index,
+        id: first.id.clone(),
+        state: state.unwrap_or("open"),
+        detail: first.detail.clone(),
+        items: found.items,
+        commands: Commands { trial: format!("prs try {} --mini-batch {index} --pdb", home.called()) },
+        complete: found.complete,
+        as_of: format_us(found.as_of_us),
+        tries: found.tries.into_iter().map(tried).collect(),
+    })
     .into_response())
 }
 

@@ -30,13 +30,17 @@
 //! | `asset_file` | bodies that say what is to be registered |
 //! | `uploads` | files that are sent before what needs them |
 //! | `azure` | the same calls in the shapes of Azure's REST |
-//! | `answers` | the schemas of answers in it |
+//! | `management` | endpoints, deployments and versions in the shapes of Azure's management REST |
+//! | `azure_objects` | what these shapes say, and how they are made |
+//! | `answers` | what they answer and take, and the schemas of that |
+//! | `parameters` | what their parameters take, and which problems they answer |
 //! | `document` | the list of all of them |
 
 mod answers;
 mod asset_file;
 pub(crate) mod audit;
 pub(crate) mod azure;
+mod azure_objects;
 pub(crate) mod change;
 pub(crate) mod code;
 pub(crate) mod deployments;
@@ -51,10 +55,12 @@ pub(crate) mod jobs;
 mod list_events;
 mod log_archive;
 pub(crate) mod logs;
+mod management;
 pub(crate) mod mini_batches;
 pub(crate) mod once;
 pub(crate) mod outputs;
 mod packing;
+mod parameters;
 pub(crate) mod preview;
 pub(crate) mod received;
 pub(crate) mod registry;
@@ -87,6 +93,25 @@ pub(crate) struct Route {
     pub(crate) parameters: &'static [(&'static str, &'static str)],
     /// What it does.
     pub(crate) does: &'static str,
+}
+
+/// What stands before the addresses of Azure's management REST where they name a workspace: any.
+const WORKSPACE: &str = "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}";
+
+/// The addresses of Azure's management REST, with `before` before each.
+fn of_azure(before: &str) -> Router<App> {
+    let at =
+        |path: &str, methods: MethodRouter<App>| Router::new().route(&format!("{before}{path}"), methods);
+    Router::new()
+        .merge(at(
+            "/batchEndpoints/{endpoint}",
+            get(management::endpoint).put(management::put_endpoint).delete(management::delete_endpoint),
+        ))
+        .merge(at(
+            "/batchEndpoints/{endpoint}/deployments/{deployment}",
+            get(management::deployment).put(management::put_deployment).delete(management::delete_deployment),
+        ))
+        .merge(at("/{kind}/{name}/versions/{version}", get(management::version).put(management::put_version)))
 }
 
 /// Bodies may be larger: files come with them.
@@ -175,6 +200,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/endpoints/{endpoint}/jobs", get(azure::jobs).post(azure::call)))
         .merge(at("/endpoints/{endpoint}/jobs/{job}", get(azure::job)))
         .merge(at("/endpoints/{endpoint}/jobs/{job}/cancel", post(azure::cancel)))
+        .merge(of_azure(""))
+        .merge(of_azure(WORKSPACE))
+        .merge(at("/azure/operations/{operation}", get(management::operation)))
         .merge(at("/api/v1/tokens", get(tokens::list).post(tokens::create)))
         .merge(at("/api/v1/tokens/{token}", delete(tokens::revoke)))
         .merge(at("/api/v1/audit", get(audit::list)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use prs_common::ledger::JobState;
@@ -23,6 +23,7 @@ use crate::problem::{Kind, Problem};
 
 /// A file of the output.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct OutputFile {
     pub(crate) path: String,
     pub(crate) bytes: u64,
@@ -81,12 +82,14 @@ pub(crate) async fn one(
     _: MayRead,
     State(app): State<App>,
     Path((id, path)): Path<(String, String)>,
+    method: Method,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let (home, seen) = app.seen(&id).await?;
-    File { storage: home.output(&seen.record), key: path, is_text: false, tail: None }.answer(&headers).await
+    let file = File { storage: home.output(&seen.record), key: path, is_text: false, tail: None };
+    file.answer_or_send_on((app.direct.downloads, &method), &headers).await
 }
 
 /// The result file of a job: where it is, and its name there.
@@ -110,11 +113,13 @@ pub(crate) async fn result(
     _: MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
+    method: Method,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let (home, seen) = app.seen(&id).await?;
     let (storage, key) = result_file(&home, &seen)?;
-    File { storage, key, is_text: false, tail: None }.answer(&headers).await
+    let file = File { storage, key, is_text: false, tail: None };
+    file.answer_or_send_on((app.direct.downloads, &method), &headers).await
 }

@@ -21,8 +21,9 @@ use crate::problem::{Kind, Problem};
 
 /// A job file, and what it refers to.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PackedJob"))]
 #[serde(default, deny_unknown_fields)]
-struct Asked {
+pub(crate) struct Asked {
     yaml: Option<String>,
     spec: Option<Map<String, Value>>,
     set: Map<String, Value>,
@@ -30,9 +31,29 @@ struct Asked {
     files: BTreeMap<String, String>,
 }
 
+/// The form of a path of the machine of who hands a job in.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename = "LocalPath")]
+#[expect(dead_code, reason = "its form counts")]
+struct LocalPathRecord {
+    /// From the folder that relative paths begin in, empty for that itself; or absolute. What stands in it may be a pattern.
+    path: String,
+    /// The key, with its place, that has it; empty where it is not known.
+    key: String,
+    /// Line of that, from 1.
+    line: Option<usize>,
+    /// The input, or side input, whose path it is.
+    input: Option<String>,
+    /// Whether it is a folder of code.
+    is_code: bool,
+}
+
 /// What is to come with a job.
 #[derive(Debug, Serialize)]
-struct ToSend {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ToSend {
+    #[cfg_attr(test, schemars(with = "Vec<LocalPathRecord>"))]
     value: Vec<LocalPath>,
     /// Of code, names that stay behind wherever they are.
     never_code: [&'static str; NEVER_CODE.len()],
@@ -81,8 +102,9 @@ pub(crate) async fn job_paths(
 
 /// Files and folders of code, and the ignore file beside them.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CodePaths"))]
 #[serde(default, deny_unknown_fields)]
-struct Found {
+pub(crate) struct Found {
     ignore_file: String,
     text: String,
     /// Paths from the folder of the ignore file; those of folders end with `/`.
@@ -90,7 +112,8 @@ struct Found {
 }
 
 #[derive(Debug, Serialize)]
-struct KeptOut {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct KeptOut {
     kept_out: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
-use super::uploads::{self, ArchiveRef, ManifestRef};
+use super::uploads::{self, SentRef};
 use crate::app::App;
 use crate::http::json;
 use crate::problem::{ErrorAt, Kind, Problem};
@@ -65,14 +65,17 @@ pub(crate) struct Received {
 
 /// A job as JSON.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewJob"))]
 #[serde(default, deny_unknown_fields)]
-struct Body {
+pub(crate) struct Body {
     yaml: Option<String>,
     spec: Option<Map<String, Value>>,
     set: Map<String, Value>,
-    code: Option<ArchiveRef>,
-    inputs: BTreeMap<String, ManifestRef>,
-    side_inputs: BTreeMap<String, ManifestRef>,
+    /// Where the job file would stand in the code; the top without it.
+    job_folder: String,
+    code: Option<SentRef>,
+    inputs: BTreeMap<String, SentRef>,
+    side_inputs: BTreeMap<String, SentRef>,
     name: Option<String>,
     display_name: Option<String>,
     tags: BTreeMap<String, String>,
@@ -80,23 +83,25 @@ struct Body {
 
 /// The code that a job goes on with.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ChosenCode"))]
 #[serde(untagged)]
 enum Code {
     /// In words.
     Word(String),
     /// What was sent before.
-    Archive(ArchiveRef),
+    Archive(SentRef),
 }
 
 /// A change of a former job as JSON.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ChangedJob"))]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Changed {
     /// `same`: with the job's own code; or an archive that was sent before.
     code: Option<Code>,
     /// The error group whose mini-batches alone run again.
     only_group: Option<String>,
-    inputs: BTreeMap<String, ManifestRef>,
+    inputs: BTreeMap<String, SentRef>,
     set: Map<String, Value>,
     name: Option<String>,
     display_name: Option<String>,
@@ -160,6 +165,17 @@ pub(crate) async fn json<T: DeserializeOwned>(request: Request) -> Result<(T, Ve
         return Err(wrong(&"it is no object"));
     }
     Ok((value, body.to_vec()))
+}
+
+/// The same of a request that may come without a body.
+pub(crate) async fn json_or_nothing<T: DeserializeOwned + Default>(request: Request) -> Result<T, Problem> {
+    let (head, body) = request.into_parts();
+    let too_large = |_| Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {JSON} bytes."));
+    let body = to_bytes(body, JSON).await.map_err(too_large)?;
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    Ok(json(Request::from_parts(head, body.into())).await?.0)
 }
 
 /// Settings as the commands take them; values are texts, numbers, true and false.
@@ -228,7 +244,7 @@ pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem
         }
     }
     uploads::take(app, &mut staging, body.code.as_ref(), &inputs).await?;
-    let below = String::new();
+    let below = below(&body.job_folder)?;
     let submission =
         Submission { text, below, set, called, invocation: None, id: None, bound: Vec::new(), staging };
     Ok(Received { submission, form, fingerprint, key: None, is_dry: false })
@@ -416,7 +432,7 @@ fn below(text: &str) -> Result<String, Problem> {
     }
     Err(Problem::new(
         Kind::BAD_REQUEST,
-        format_args!("The field job_folder has {folder:?}, which is no folder below the top of the code."),
+        format_args!("job_folder has {folder:?}, which is no folder below the top of the code."),
     ))
 }
 
@@ -467,7 +483,7 @@ pub(crate) async fn change(app: &App, request: Request, is_new: bool) -> Result<
         Some(Code::Word(_)) => {
             return Err(Problem::new(
                 Kind::BAD_REQUEST,
-                "code is \"same\", the job's own; other code comes as {\"archive_sha256\": SHA256}, or as the file code of a form (multipart/form-data).",
+                "code is \"same\", the job's own; other code comes as {\"archive_sha256\": SHA256, \"manifest_sha256\": SHA256}, one of them or both, or as the file code of a form (multipart/form-data).",
             ));
         }
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{HeaderName, LOCATION};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use prs_common::registry::{About, AssetVersion, Edit, Edited, Kind as AssetKind, Use, Which};
 use prs_common::timestamp::{format_us, now_us};
@@ -86,6 +86,7 @@ pub(crate) fn tag_of(one: &AssetVersion) -> String {
 
 /// A job that uses a version.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct UsingJob {
     pub(crate) job_id: String,
     pub(crate) state: &'static str,
@@ -93,6 +94,7 @@ pub(crate) struct UsingJob {
 
 /// What uses a version.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct UsedBy {
     #[serde(flatten)]
     pub(crate) used: Used,
@@ -242,7 +244,8 @@ pub(crate) async fn versions(
 
 /// A version with who uses it.
 #[derive(Serialize)]
-struct WithUses {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RegisteredAndUsed"))]
+pub(crate) struct WithUses {
     #[serde(flatten)]
     registered: Versioned<Registered>,
     used_by: UsedBy,
@@ -301,7 +304,7 @@ pub(crate) async fn create_version(
 }
 
 /// What it is to who sent it that no version came of it.
-async fn not_created(
+pub(super) async fn not_created(
     app: &App,
     failure: &Failure,
     (kind, name, version): (AssetKind, &str, Option<&str>),
@@ -577,12 +580,14 @@ pub(crate) async fn one_file(
     _: MayRead,
     State(app): State<App>,
     Path((kind, name, version, path)): Path<(String, String, String, String)>,
+    method: Method,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let storage = store(&app, (kind_of(&kind)?, &name, &version)).await?;
-    File { storage, key: path, is_text: false, tail: None }.answer(&headers).await
+    let file = File { storage, key: path, is_text: false, tail: None };
+    file.answer_or_send_on((app.direct.downloads, &method), &headers).await
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use prs_jobs::fleet::ended_jobs;
 use prs_jobs::homes::active_ids;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::auth::Known;
@@ -19,10 +19,22 @@ pub(crate) async fn whoami(Known(who): Known) -> Response {
     Json(who).into_response()
 }
 
+/// What the server is.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Version"))]
+pub(crate) struct About {
+    /// Its version.
+    version: &'static str,
+    /// The versions of the API that it has.
+    api: [&'static str; 1],
+    /// The form of the records.
+    schema: u32,
+}
+
 /// `GET /version`.
 pub(crate) async fn version() -> Response {
-    Json(json!({ "version": env!("CARGO_PKG_VERSION"), "api": ["v1"], "schema": prs_jobs::records::SCHEMA }))
-        .into_response()
+    let schema = prs_jobs::records::SCHEMA;
+    Json(About { version: env!("CARGO_PKG_VERSION"), api: ["v1"], schema }).into_response()
 }
 
 /// `GET /metrics`.

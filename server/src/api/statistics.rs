@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
-use prs_jobs::statistics::{METRICS, NodeOrder, PARTS, Window, nodes, part, perf, published};
-use serde_json::{Map, json};
+use prs_jobs::statistics::{METRICS, NodeOrder, PARTS, Parts, Series, Window, nodes, perf, published};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::jobs::Page;
 use super::logs::home;
@@ -38,6 +39,27 @@ fn words<'a>(params: &'a Params, name: &str, known: &[&str]) -> Result<Vec<&'a s
     }
 }
 
+/// Parts of the statistics of a job. Those that were not asked for are left out of an answer.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Statistics {
+    /// When they were published.
+    as_of: String,
+    /// The start of the job that they are of, from 1.
+    incarnation: u32,
+    #[serde(flatten)]
+    parts: Parts,
+}
+
+/// What nodes used of their hosts.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Hosts {
+    /// A series for each figure.
+    value: Vec<Series>,
+    as_of: String,
+}
+
 /// `GET /jobs/{job}/statistics`.
 pub(crate) async fn statistics(
     _: MayRead,
@@ -54,13 +76,16 @@ pub(crate) async fn statistics(
     let record = home.record().await.map_err(|failure| refused(&failure))?;
     let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
     let Some(live) = &published.live else { return Err(none()) };
-    let mut parts = Map::new();
-    parts.insert("as_of".to_owned(), json!(format_us(live.written_us)));
-    parts.insert("incarnation".to_owned(), json!(live.incarnation));
-    for name in wanted {
-        parts.insert(name.to_owned(), part(&published, name));
+    let all = Statistics {
+        as_of: format_us(live.written_us),
+        incarnation: live.incarnation,
+        parts: Parts::of(&published, &wanted),
+    };
+    let mut answer = json!(all);
+    if let Value::Object(keys) = &mut answer {
+        keys.retain(|key, _| wanted.contains(&key.as_str()) || !PARTS.contains(&key.as_str()));
     }
-    Ok(Json(parts).into_response())
+    Ok(Json(answer).into_response())
 }
 
 /// `GET /jobs/{job}/nodes`.
@@ -128,5 +153,5 @@ pub(crate) async fn hosts(
             "the first look is taken 10 seconds after a node begins"
         }));
     }
-    Ok(Json(json!({ "value": series, "as_of": format_us(now) })).into_response())
+    Ok(Json(Hosts { value: series, as_of: format_us(now) }).into_response())
 }

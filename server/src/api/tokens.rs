@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::records;
@@ -15,17 +14,18 @@ use serde::Deserialize;
 use tracing::{info, warn};
 
 use super::jobs::Page;
+use super::received::json;
 use crate::app::App;
 use crate::auth::{Known, May, MaySubmit, Principal};
 use crate::http::cursor;
-use crate::http::json::read;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
 /// What a request says of a token that is to be made.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NewToken"))]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+pub(crate) struct Wanted {
     name: String,
     role: Role,
     #[serde(default)]
@@ -142,16 +142,10 @@ pub(crate) async fn create(
     May(who): MaySubmit,
     State(app): State<App>,
     params: Params,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
-        return Err(Problem::new(Kind::WRONG_MEDIA_TYPE, "The address takes application/json."));
-    }
-    let wanted: Wanted = read(&body)
-        .map_err(|why| Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be used: {why}.")))?;
+    let (wanted, _): (Wanted, _) = json(request).await?;
     let Wanted { name, role, endpoints, expires_in_days } = wanted;
     let (token, secret) = make(&app, &who, name, role, endpoints, expires_in_days).await?;
     let at = format!("/api/v1/tokens/{}", token.id);

@@ -9,16 +9,17 @@ use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use prs_common::storage::{Presign, Presigned};
 use prs_jobs::blobs::{BlobError, Blobs, LARGEST, Listed, is_digest, key_of};
 use prs_jobs::intake::Staging;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::info;
 
-use super::files::File;
+use super::files::{File, of_storage};
 use super::received::{check_plain, escaped, json as json_body, media_type, wrong_type};
 use crate::app::App;
-use crate::auth::{Known, MaySubmit};
+use crate::auth::{Known, MaySubmit, Role};
 use crate::http::params::Params;
 use crate::problem::{ErrorAt, Kind, Problem};
 
@@ -32,38 +33,69 @@ const TYPE: &str = "application/octet-stream";
 
 /// A blob that a caller has.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "OwnBlob"))]
 #[serde(deny_unknown_fields)]
 struct Wanted {
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{64}$")))]
     sha256: String,
+    #[cfg_attr(test, schemars(range(max = LARGEST)))]
     bytes: u64,
 }
 
+/// Blobs that somebody has.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "OwnBlobs"))]
 #[serde(deny_unknown_fields)]
-struct Asked {
+pub(crate) struct Asked {
+    #[cfg_attr(test, schemars(length(max = AT_ONCE)))]
     blobs: Vec<Wanted>,
 }
 
 /// A blob that is not there.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MissingBlob"))]
 struct Missing {
     sha256: String,
-    /// Where to send it past the server: nowhere.
+    /// Where to send it past the server, with `PUT`, within the hour; null where it comes to the server.
     upload_url: Option<String>,
+    /// The headers that it has to come there with; empty where it comes to the server.
+    upload_headers: BTreeMap<String, String>,
 }
 
-/// An archive that was sent before.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ArchiveRef {
-    pub(crate) archive_sha256: String,
+/// How long a blob can be sent straight to the storage.
+const DIRECT: Duration = Duration::from_hours(1);
+
+/// Those of the blobs that are not there.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct MissingBlobs {
+    missing: Vec<Missing>,
 }
 
-/// Files that were sent before.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ManifestRef {
-    pub(crate) manifest_sha256: String,
+/// What was sent before: an archive, which is unpacked, files, or both in one folder.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SentBefore"))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SentRef {
+    /// The archive: tar.gz or zip.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{64}$")))]
+    archive_sha256: Option<String>,
+    /// The manifest that lists the files.
+    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{64}$")))]
+    manifest_sha256: Option<String>,
+    /// Whether the one file of the manifest is meant, and no folder that it is in.
+    is_file: bool,
+}
+
+impl SentRef {
+    /// Refuses one that names nothing.
+    fn check(&self, pointer: &str) -> Result<(), Problem> {
+        if self.archive_sha256.is_some() || self.manifest_sha256.is_some() {
+            return Ok(());
+        }
+        let detail = format_args!("{pointer} names nothing: give archive_sha256, manifest_sha256, or both.");
+        Err(Problem::new(Kind::BAD_REQUEST, detail))
+    }
 }
 
 fn check_digest(digest: &str) -> Result<(), Problem> {
@@ -114,7 +146,7 @@ async fn blobs(app: &App) -> Result<Blobs, Problem> {
 
 /// `POST /uploads/missing`.
 pub(crate) async fn ask(
-    _: Known,
+    Known(who): Known,
     State(app): State<App>,
     params: Params,
     request: Request,
@@ -140,9 +172,27 @@ pub(crate) async fn ask(
     if blobs.is_too_much(wanted.map(|one| one.bytes).sum()) {
         return Err(no_room());
     }
-    let missing: Vec<Missing> =
-        absent.into_iter().map(|sha256| Missing { sha256, upload_url: None }).collect();
-    Ok(Json(json!({ "missing": missing })).into_response())
+    // Whether what comes there is what its name says is for the storage to compare, which not all do: who may run code may do worse.
+    let is_direct = app.direct.uploads && who.role.allows(Role::Submit);
+    let mut missing = Vec::with_capacity(absent.len());
+    for sha256 in absent {
+        let size = asked.blobs.iter().find(|one| one.sha256 == sha256).map_or(0, |one| one.bytes);
+        let sent = if is_direct { direct(&blobs, &sha256, size).await? } else { None };
+        let (upload_url, headers) = sent.map_or((None, Vec::new()), |of| (Some(of.url), of.headers));
+        missing.push(Missing { sha256, upload_url, upload_headers: headers.into_iter().collect() });
+    }
+    Ok(Json(MissingBlobs { missing }).into_response())
+}
+
+/// How a blob is sent straight to the storage; nothing where that takes none.
+async fn direct(blobs: &Blobs, digest: &str, bytes: u64) -> Result<Option<Presigned>, Problem> {
+    let mut sha256 = [0; 32];
+    for (byte, pair) in sha256.iter_mut().zip(digest.as_bytes().chunks(2)) {
+        let pair = std::str::from_utf8(pair).unwrap_or_default();
+        *byte = u8::from_str_radix(pair, 16).unwrap_or_default();
+    }
+    let what = Presign::Write { bytes, sha256 };
+    blobs.storage().presign(&key_of(digest), &what, DIRECT).await.map_err(|error| of_storage(&error))
 }
 
 fn too_large(bytes: u64) -> Problem {
@@ -228,26 +278,48 @@ pub(crate) async fn get(
     })
 }
 
-/// Takes what a request names of what was sent before: an archive as the code, and manifests as inputs, by their places in the
-/// request.
+/// Takes what a request names of what was sent before: code, and inputs, by their places in the request.
 pub(crate) async fn take(
     app: &App,
     staging: &mut Staging,
-    code: Option<&ArchiveRef>,
-    inputs: &BTreeMap<String, (&'static str, ManifestRef)>,
+    code: Option<&SentRef>,
+    inputs: &BTreeMap<String, (&'static str, SentRef)>,
 ) -> Result<(), Problem> {
     if code.is_none() && inputs.is_empty() {
         return Ok(());
     }
     let blobs = blobs(app).await?;
-    if let Some(ArchiveRef { archive_sha256 }) = code {
-        take_code(&blobs, staging, archive_sha256, "#/code/archive_sha256").await?;
+    if let Some(sent) = code {
+        sent.check("#/code")?;
+        if let Some(digest) = &sent.archive_sha256 {
+            take_code(&blobs, staging, digest, "#/code/archive_sha256").await?;
+        }
+        if let Some(digest) = &sent.manifest_sha256 {
+            let pointer = "#/code/manifest_sha256";
+            let files = listed(&blobs, digest, pointer).await?;
+            let taken = staging.take_code_files(&blobs, &files).await;
+            taken.map_err(|error| at(error, digest, pointer))?;
+        }
     }
-    for (name, (place, ManifestRef { manifest_sha256 })) in inputs {
-        let pointer = format!("#/{place}/{}/manifest_sha256", escaped(name));
-        let files = listed(&blobs, manifest_sha256, &pointer).await?;
-        let taken = staging.take_manifest(&blobs, name, &files).await;
-        taken.map_err(|error| at(error, manifest_sha256, &pointer))?;
+    for (name, (place, sent)) in inputs {
+        let pointer = format!("#/{place}/{}", escaped(name));
+        sent.check(&pointer)?;
+        if let Some(digest) = &sent.archive_sha256 {
+            let pointer = format!("{pointer}/archive_sha256");
+            check_digest(digest)?;
+            blobs.need(&[digest]).await.map_err(|error| at(error, digest, &pointer))?;
+            let taken = staging.take_input_blob(&blobs, name, digest).await;
+            taken.map_err(|error| at(error, digest, &pointer))?;
+        }
+        if let Some(digest) = &sent.manifest_sha256 {
+            let pointer = format!("{pointer}/manifest_sha256");
+            let files = listed(&blobs, digest, &pointer).await?;
+            let taken = match files.as_slice() {
+                [file] if sent.is_file => staging.take_input_file(&blobs, name, file).await,
+                files => staging.take_manifest(&blobs, name, files).await,
+            };
+            taken.map_err(|error| at(error, digest, &pointer))?;
+        }
     }
     Ok(())
 }
@@ -359,6 +431,8 @@ fn find(value: &Value, place: String, found: &mut Vec<(String, (bool, String))>)
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 /// How a caller is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
     /// By a proxy before the server.
@@ -21,6 +22,7 @@ pub(crate) enum How {
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Principal {
     /// Their name.
     #[serde(rename = "principal")]
@@ -31,6 +33,7 @@ pub(crate) struct Principal {
     pub(crate) endpoints: Vec<String>,
     /// From when on they are not known any more, microseconds since the Unix epoch.
     #[serde(rename = "expires_at", serialize_with = "moment")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) expires_us: Option<u64>,
     /// How they are known.
     pub(crate) how: How,

@@ -19,11 +19,26 @@ impl<S: Sync> FromRequestParts<S> for Params {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self::parse(parts.uri.query().unwrap_or_default()))
+        let params = Self::parse(parts.uri.query().unwrap_or_default());
+        if parts.uri.path().starts_with(OF_PROGRAMS) {
+            params.check_filled()?;
+        }
+        Ok(params)
     }
 }
 
+/// What the addresses for programs begin with. Browsers send fields of forms that nobody filled; a program that does made a mistake.
+const OF_PROGRAMS: &str = "/api/";
+
 impl Params {
+    /// Refuses one without a value.
+    fn check_filled(&self) -> Result<(), Problem> {
+        match self.0.iter().find(|(_, value)| value.is_empty()) {
+            Some((name, _)) => Err(bad(name, "it is empty: leave it out, or give a value")),
+            None => Ok(()),
+        }
+    }
+
     /// The parameters in `query`.
     pub(crate) fn parse(query: &str) -> Self {
         Self(parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
@@ -150,6 +165,7 @@ mod tests {
             "There is no parameter \"limt\" here. Is limit meant? Known: state, limit."
         );
         assert!(params.one("state").is_err(), "one value is wanted");
+        assert!(params.check_filled().is_ok() && Params::parse("state=&q=a").check_filled().is_err());
     }
 
     #[test]

@@ -267,7 +267,7 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
     // Who presses twice, or too late, has what they wanted.
-    match begin_to_cancel(&app, &id, &who.name).await {
+    match begin_to_cancel(&app, &id, &who.name, "").await {
         Err(problem) if problem.kind != Kind::JOB_HAS_ENDED => Err(problem),
         _ => Ok(Redirect::to(&format!("/jobs/{id}"))),
     }

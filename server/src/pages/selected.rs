@@ -198,7 +198,7 @@ async fn one(
     let (shared, caller, id) = (app.clone(), who.clone(), job_id.to_owned());
     match verb {
         Verb::Cancel => {
-            begin_to_cancel(app, job_id, &who.name).await?;
+            begin_to_cancel(app, job_id, &who.name, "").await?;
             Ok(("It is being canceled.".to_owned(), String::new()))
         }
         Verb::Delete => {

@@ -15,6 +15,7 @@ use crate::ledger::{
     OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
+use crate::timestamp::now_us;
 
 /// A node that was not heard of for so long may be gone.
 const QUIET: Duration = Duration::from_mins(1);
@@ -447,7 +448,13 @@ impl JobLedger for EmbeddedJob {
     }
 
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
-        self.with(|job| job.progress.conclusion.get_or_insert_with(|| conclusion.clone()).clone())
+        self.with(|job| {
+            let progress = &mut job.progress;
+            if progress.conclusion.is_none() {
+                progress.concluded_us = Some(now_us());
+            }
+            progress.conclusion.get_or_insert_with(|| conclusion.clone()).clone()
+        })
     }
 
     async fn lease(&self, duty: Duty, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {

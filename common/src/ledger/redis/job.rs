@@ -147,10 +147,11 @@ impl JobLedger for RedisJob {
 
     async fn progress(&self) -> Result<JobProgress, LedgerError> {
         type Counts = (u64, u64, bool, u64, u64, u64, u64, u64);
-        type Answer = (Counts, u64, (Option<JobState>, Option<String>), bool);
+        type Concluded = (Option<JobState>, Option<String>, Option<u64>);
+        type Answer = (Counts, u64, Concluded, bool);
         let keys = [Key::Job, Key::Segments, Key::Statistics];
         let answer: Answer = self.run(&scripts::PROGRESS, &keys, reads_for()).await?;
-        let (counts, segments, (conclusion, reason), is_read) = answer;
+        let (counts, segments, (conclusion, reason, concluded_us), is_read) = answer;
         let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors) =
             counts;
         let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete };
@@ -163,6 +164,7 @@ impl JobLedger for RedisJob {
             items_succeeded,
             segments,
             conclusion,
+            concluded_us,
             is_read,
         })
     }

@@ -21,8 +21,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Room, Storage,
-    StorageError, StorageErrorKind, Version, Writer,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Reach, Room,
+    Storage, StorageError, StorageErrorKind, Version, Writer,
 };
 use crate::dataset::http_url::{FOLDER, key_shown, lists};
 
@@ -165,6 +165,10 @@ impl Storage for HttpStorage {
 
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
         keys.first().map_or(Ok(()), |key| Err(self.read_only(key)))
+    }
+
+    async fn presign(&self, _: &str, _: &Presign, _: Duration) -> Result<Option<Presigned>, StorageError> {
+        Ok(None)
     }
 
     fn uri(&self, key: &str) -> String {

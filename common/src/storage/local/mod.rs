@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -31,8 +31,9 @@ use self::writer::LocalWriter;
 use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
-    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Room, Storage,
-    StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
+    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode,
+    Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key,
+    is_valid_prefix,
 };
 use crate::host_name;
 
@@ -363,6 +364,10 @@ impl Storage for LocalStorage {
             Ok(paths.iter().try_for_each(remove))
         });
         removed.await?
+    }
+
+    async fn presign(&self, _: &str, _: &Presign, _: Duration) -> Result<Option<Presigned>, StorageError> {
+        Ok(None)
     }
 
     fn uri(&self, key: &str) -> String {

@@ -2,7 +2,8 @@
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `answers`
 //! says which ones count, `trust` which refusals may pass, `read` and `write` move bytes, `conditions` says who of
-//! several may write, `multipart` and `writer` write large objects, `delete` removes one or many. Deliberately absent:
+//! several may write, `multipart` and `writer` write large objects, `delete` removes one or many, `presign` makes requests for
+//! others. Deliberately absent:
 //! caching, and any lock of its own; the server's conditional put is the only one.
 //!
 //! # What is left when a writer is killed
@@ -16,6 +17,7 @@ mod connection;
 mod delete;
 mod failure;
 mod multipart;
+mod presign;
 mod read;
 mod retry;
 mod trust;
@@ -36,8 +38,9 @@ use tokio_util::task::TaskTracker;
 use crate::refusals::PATIENCE;
 
 use super::{
-    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Room, Storage,
-    StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
+    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode,
+    Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key,
+    is_valid_prefix,
 };
 
 use conditions::Heeds;
@@ -348,6 +351,17 @@ impl Storage for S3Storage {
 
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
         self.delete_many(keys).await
+    }
+
+    async fn presign(
+        &self,
+        key: &str,
+        what: &Presign,
+        time: Duration,
+    ) -> Result<Option<Presigned>, StorageError> {
+        let full = self.full(key)?;
+        let made = self.presigned(&full, what, time).await.map_err(|failure| self.error(key, failure))?;
+        Ok(Some(made))
     }
 
     fn uri(&self, key: &str) -> String {

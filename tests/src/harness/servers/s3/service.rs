@@ -25,6 +25,7 @@ use s3s::dto::{
 };
 use s3s::host::{S3Host, VirtualHost};
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
+use sha2::{Digest, Sha256};
 
 use super::objects::{Condition, Object, Objects, Refusal};
 use super::{Checksums, Conditions, Rights, S3Settings};
@@ -82,22 +83,29 @@ pub(super) fn checksum_of(sum: u32) -> String {
     BASE64_STANDARD.encode(sum.to_be_bytes())
 }
 
-/// Receives a body; one that breaks off or whose checksum is wrong is an error.
+/// Receives a body; one that breaks off or whose checksum, CRC32C or SHA-256, is wrong is an error.
 async fn receive(
     body: Option<StreamingBlob>,
     checksum: Option<&str>,
+    sha256: Option<&str>,
     mut append: impl FnMut(&[u8]) -> std::io::Result<()>,
 ) -> S3Result<()> {
     let mut body = body.ok_or_else(|| s3_error!(IncompleteBody))?;
-    let mut sum = Crc32c::new();
+    let (mut sum, mut digest) = (Crc32c::new(), Sha256::new());
     while let Some(bytes) = body.next().await {
         let bytes = bytes.map_err(|error| s3_error!(IncompleteBody, "{error}"))?;
         sum.update(&bytes);
+        if sha256.is_some() {
+            digest.update(&bytes);
+        }
         append(&bytes).map_err(io_failed)?;
     }
     let received = checksum_of(sum.finish());
     if checksum.is_some_and(|sent| sent != received) {
         return Err(s3_error!(BadDigest, "The CRC32C you specified did not match the calculated checksum"));
+    }
+    if sha256.is_some_and(|sent| sent != BASE64_STANDARD.encode(digest.finalize())) {
+        return Err(s3_error!(BadDigest, "The SHA256 you specified did not match the calculated checksum"));
     }
     Ok(())
 }
@@ -200,7 +208,10 @@ impl S3 for Service {
         let checksum = self.checksum(input.checksum_crc32c)?;
         let marks = input.metadata.unwrap_or_default();
         let mut writing = self.objects.write(&input.bucket, &input.key, marks, checksum.clone())?;
-        receive(input.body, checksum.as_deref(), |bytes| writing.append(bytes)).await?;
+        receive(input.body, checksum.as_deref(), input.checksum_sha256.as_deref(), |bytes| {
+            writing.append(bytes)
+        })
+        .await?;
         let object = self.objects.place(writing, &condition)?;
         answer(PutObjectOutput {
             checksum_crc32c: object.checksum.clone(),
@@ -403,7 +414,7 @@ impl S3 for Service {
         let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
         let mut part = self.objects.write_part(&upload, input.part_number)?;
         let checksum = self.checksum(input.checksum_crc32c)?;
-        receive(input.body, checksum.as_deref(), |bytes| part.append(bytes)).await?;
+        receive(input.body, checksum.as_deref(), None, |bytes| part.append(bytes)).await?;
         answer(UploadPartOutput {
             checksum_crc32c: checksum,
             e_tag: Some(ETag::Strong(part.etag)),
