@@ -174,6 +174,11 @@ test-portal: test-build servers ## the pages of prs serve in Chromium: what peop
 		PRS_TEST_VNU="$(TARGET)/vnu/package/build/dist/vnu.jar" \
 		$(VENV)/bin/python -m pytest -q tests/portal
 
+# Not part of `make test`: it takes minutes, and packages of its own.
+.PHONY: test-api
+test-api: test-build servers $(VENV)/.api ## every address of prs serve by schemathesis, for each role, PRS_API_EXAMPLES [10] requests each
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/api
+
 .PHONY: test-examples
 test-examples: test-build servers
 	$(IN_VENV) examples/run digits $(DEBUG) prs-runs/test-$(NOW)-digits
@@ -244,6 +249,10 @@ $(VENV)/.wheel: ops/requirements-wheel.txt | $(VENV)/bin/python
 $(VENV)/.dev: ops/requirements-dev.txt ops/requirements-wheel.txt examples/requirements.txt python/tests/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-dev.txt
 	@touch $@ $(VENV)/.examples $(VENV)/.wheel
+
+$(VENV)/.api: ops/requirements-api.txt | $(VENV)/bin/python
+	$(VENV)/bin/pip install -q -r ops/requirements-api.txt
+	@touch $@
 
 $(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
 	$(VENV)/bin/pip install -q -r bench/requirements-peers.txt
