@@ -56,12 +56,12 @@ def test_a_server_that_is_killed_while_a_job_comes_has_it_once(
 ):
     server = serve()
     path = job_file(folder)
-    (folder / "code/ballast.bin").write_bytes(os.urandom(3 << 20))
+    (folder / "code/ballast.bin").write_bytes(os.urandom(3 << 10))
     sent, pieces, killed = keys_sent(monkeypatch), Form.pieces, []
 
     def torn(form: Any) -> Iterator[bytes]:
         for number, piece in enumerate(pieces(form)):
-            if number == 6 and not killed:
+            if number == 4 and not killed:
                 server.kill()
                 killed.append(number)
                 threading.Timer(0.5, server.start).start()

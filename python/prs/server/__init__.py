@@ -9,6 +9,7 @@
 | `packing` | what goes along with a job; the server says what that is |
 | `files` | the files at a path, and an archive of them |
 | `form` | a job with its files as one body |
+| `uploads` | files that are sent before the job that needs them |
 | `download` | files from there, checked |
 | `job` | a job there |
 | `server` | the server: hand in, find, call |

@@ -204,6 +204,17 @@ class Connection:
         finally:
             connection.close()
 
+    def elsewhere(self, url: str) -> tuple[Connection, str]:
+        """A connection to where this server sends a request on, its storage, and the address there. It is
+        shown no token: the URL has what the storage wants."""
+        at = urlsplit(url)
+        if at.scheme not in ("https", self.address.scheme) or not at.hostname:
+            raise PrsError(
+                f"{self.address} sends a request on to {at.scheme or 'no'} URL: it is not followed"
+            )
+        there = Connection(Address.of(f"{at.scheme}://{at.netloc}"), Credentials(None))
+        return there, f"{at.path}?{at.query}" if at.query else at.path
+
     def refusal(self, problem: Problem, shown: str | None = None) -> PrsError:
         """The exception for a problem of this server."""
         if problem.status == 401 and self.credentials.token is None:

@@ -103,20 +103,28 @@ class _Download:
             if self._tag is not None:
                 headers["If-Match"] = self._tag
         with self._connection.stream(self._path, headers) as response:
-            if response.status in _AGAIN:
-                return False
             if response.status == 401 and self._connection.credentials.renewed():
                 return False
-            if response.status == 416 and self._done == self._total:
-                return True
-            if response.status in (412, 416) and self._done:
+            if response.status == 307:
+                there, path = self._connection.elsewhere(response.headers.get("Location", ""))
+                with there.stream(path, headers) as response:
+                    return self._take(response)
+            return self._take(response)
+
+    def _take(self, response: http.client.HTTPResponse) -> bool:
+        """Takes what an answer has; says whether nothing is missing now."""
+        if response.status in (412, 416) and self._done:
+            is_whole = response.status == 416 and self._done == self._total
+            if not is_whole:
                 self._forget()
-                return False
-            if response.status not in (200, 206):
-                raise self._refusal(response)
-            self._begin(response)
-            while piece := response.read(_PIECE):
-                self._write(piece)
+            return is_whole
+        if response.status in _AGAIN:
+            return False
+        if response.status not in (200, 206):
+            raise self._refusal(response)
+        self._begin(response)
+        while piece := response.read(_PIECE):
+            self._write(piece)
         return self._total is None or self._done >= self._total
 
     def _begin(self, response: http.client.HTTPResponse) -> None:

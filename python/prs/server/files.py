@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import gzip
 import os
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -17,15 +19,20 @@ from prs.server.connection import pieces_of
 _PATTERN = set("*?[{")
 
 
+# A file of this size, bytes, is sent by itself; smaller ones go in an archive.
+LARGE = 1 << 20
+
+
 class Archive:
-    """A tar.gz in a temporary file, which goes with it."""
+    """A tar.gz in a temporary file, which goes with it. Of the same files it is the same."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="prs-code-")  # noqa: SIM115
 
     def write(self, entries: Mapping[str, Path], folders: Sequence[str] = ()) -> Archive:
         """Packs files by their names in the archive; `folders` are there even where they are empty."""
-        with tarfile.open(fileobj=self._file, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as tar:
+        packed = gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=self._file, mtime=0)
+        with packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for name in folders:
                 about = tarfile.TarInfo(name)
                 about.type, about.mode = tarfile.DIRTYPE, 0o755
@@ -56,6 +63,40 @@ class Archive:
     def close(self) -> None:
         """Removes it."""
         self._file.close()
+
+
+@dataclass
+class Bundle:
+    """Files of one folder: small ones in an archive, each large one by itself, by its path in the folder."""
+
+    archive: Archive | None
+    files: dict[str, Path]
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Path], folders: Sequence[str] = ()) -> Bundle:
+        """Files by their paths in it; `folders` are there even where they are empty. What may be run keeps
+        that, in the archive."""
+        large = {name: path for name, path in entries.items() if _is_large(path)}
+        small = {name: path for name, path in entries.items() if name not in large}
+        return cls(Archive().write(small, folders) if small or folders else None, large)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return (self.archive.size if self.archive else 0) + sum(map(size_of, self.files.values()))
+
+    def close(self) -> None:
+        """Removes the archive."""
+        if self.archive is not None:
+            self.archive.close()
+
+
+def _is_large(path: Path) -> bool:
+    try:
+        about = path.stat()
+    except OSError:
+        return False
+    return about.st_size >= LARGE and not about.st_mode & 0o111
 
 
 def data_at(place: Path) -> tuple[Path, Iterator[tuple[str, Path]]]:
@@ -105,6 +146,19 @@ def _files_in(folder: Path, above: frozenset[str]) -> Iterator[Path]:
                 yield from _files_in(path, above | {real})
         elif path.is_file():
             yield path
+
+
+def exactly(path: Path, size: int) -> Iterator[bytes]:
+    """The bytes of a file that is not to change while it is sent."""
+    sent = 0
+    with open(path, "rb") as file:
+        for piece in pieces_of(file):
+            sent += len(piece)
+            if sent > size:
+                break
+            yield piece
+    if sent != size:
+        raise UsageError(f"{path} was changed while it was sent: hand the job in again")
 
 
 def size_of(path: Path) -> int:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prs.errors import UsageError
-from prs.server.connection import pieces_of
-from prs.server.files import Archive
+from prs.server.files import Archive, exactly
 
 
 class Form:
@@ -57,7 +56,7 @@ class Form:
             elif isinstance(body, Archive):
                 yield from body.pieces()
             else:
-                yield from _exactly(body, size)
+                yield from exactly(body, size)
             yield b"\r\n"
         yield self._end()
 
@@ -68,19 +67,6 @@ class Form:
 
     def _end(self) -> bytes:
         return f"--{self._boundary}--\r\n".encode()
-
-
-def _exactly(path: Path, size: int) -> Iterator[bytes]:
-    """The bytes of a file that is not to change while it is sent."""
-    sent = 0
-    with open(path, "rb") as file:
-        for piece in pieces_of(file):
-            sent += len(piece)
-            if sent > size:
-                break
-            yield piece
-    if sent != size:
-        raise UsageError(f"{path} was changed while it was sent: hand the job in again")
 
 
 def _quoted(text: str) -> str:

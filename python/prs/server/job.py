@@ -20,8 +20,8 @@ from prs.progress import Display
 from prs.records import DistinctError, FailedMiniBatch, Log, Status
 from prs.server.connection import Connection, Document, pages, path_of
 from prs.server.download import download
-from prs.server.form import Form
 from prs.server.packing import Packer
+from prs.server.uploads import Uploads
 
 if TYPE_CHECKING:
     from prs.server.server import Server
@@ -153,12 +153,12 @@ class ServerJob(Job):
             if folder is None:
                 self._connection.post(self._path("resume"), Document.of({"set": texts}), is_once=True)
             else:
-                form = Form()
-                archive = Packer(self._connection).code(folder)
-                form.file("code", "code.tar.gz", archive)
-                form.settings(texts)
-                self._connection.post(self._path("resume"), form, is_once=True, shown="resume")
-                archive.close()
+                bundle = Packer(self._connection).code(folder)
+                uploads = Uploads(self._connection)
+                body = Document.of({"set": texts, "code": uploads.bundle(bundle)})
+                uploads.send()
+                self._connection.post(self._path("resume"), body, is_once=True, shown="resume")
+                bundle.close()
         except UsageError as error:
             kind = None if error.problem is None else error.problem.type
             if kind == "job-is-active":

@@ -16,7 +16,7 @@ from typing import Any
 from prs import program
 from prs.errors import ProgramMismatch, PrsError, UsageError
 from prs.server.connection import Connection, Document
-from prs.server.files import Archive, data_at, is_exact, size_of
+from prs.server.files import Bundle, data_at, is_exact, size_of
 
 # Texts that a job file refers to are read by the server, to see what they refer to: so large, bytes, one and
 # all.
@@ -74,15 +74,21 @@ class LocalPath:
 
 @dataclass
 class Packed:
-    """What goes along. `code` is the archive, `below` where the job file would stand in it; `inputs` are
-    files for inputs, each with its name and the name that it has there. `source` is the folder of code, where
-    there is one alone."""
+    """What goes along. `code` has the files, `below` is where the job file would stand among them; `inputs`
+    are files for inputs, each with its name and the name that it has there. `source` is the folder of code,
+    where there is one alone."""
 
     job: JobFile
-    code: Archive | None = None
+    code: Bundle | None = None
     below: str = ""
-    inputs: list[tuple[str, str, Path | Archive]] = field(default_factory=list)
+    inputs: list[tuple[str, str, Path | Bundle]] = field(default_factory=list)
     source: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that goes along."""
+        inputs = (size_of(body) if isinstance(body, Path) else body.size for _, _, body in self.inputs)
+        return (self.code.size if self.code else 0) + sum(inputs)
 
 
 class Packer:
@@ -113,12 +119,12 @@ class Packer:
             self._add_absolute(plan, packed, entries, folders, sources, at, one)
         self._check(entries)
         if entries or folders:
-            packed.code, packed.below = Archive().write(entries, folders), plan.below
+            packed.code, packed.below = Bundle.of(entries, folders), plan.below
         packed.job = JobFile(job.text, plan.document, job.folder, plan.settings, job.shown)
         packed.source = sources[0] if len(sources) == 1 else None
         return packed
 
-    def code(self, folder: Path) -> Archive:
+    def code(self, folder: Path) -> Bundle:
         """A folder of code alone."""
         if not folder.is_dir():
             raise UsageError(f"{folder} is no folder: the code of a job is one")
@@ -126,7 +132,7 @@ class Packer:
             self._ask({"spec": {}, "set": {}, "files": {}}, None)
         entries = dict(self._code(folder))
         self._check(entries)
-        return Archive().write(entries)
+        return Bundle.of(entries)
 
     def _local_paths(self, job: JobFile) -> list[LocalPath]:
         """The paths that a job leads to, also those in components and other texts that it names."""
@@ -260,7 +266,7 @@ class Packer:
                 return
             of_input = {below or place.name: path for below, path in files}
             self._check(of_input)
-            packed.inputs.append((one.input, f"{one.input}.tar.gz", Archive().write(of_input)))
+            packed.inputs.append((one.input, f"{one.input}.tar.gz", Bundle.of(of_input)))
             return
         name = f"sent/{at}/{base.name or 'all'}"
         if one.is_code and place.is_dir():

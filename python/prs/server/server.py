@@ -17,13 +17,17 @@ from prs.parallel_run import ParallelRunConfig, ParallelRunStep, with_settings
 from prs.records import Status
 from prs.server.address import URL_VARIABLE, Address, Credentials, find
 from prs.server.connection import Connection, Document, pages, path_of
+from prs.server.files import Bundle
 from prs.server.form import Form
 from prs.server.job import ServerJob
-from prs.server.packing import JobFile, Packer
+from prs.server.packing import JobFile, Packed, Packer
 from prs.server.problems import MAPPING
+from prs.server.uploads import Uploads
 
 JobLike = Union[str, "os.PathLike[str]", Mapping[str, Any], ParallelRunConfig, ParallelRunStep]
 _MOST_TEXT = 4 << 20
+# So much, bytes, goes along with the job itself; more is sent before it, file by file.
+_WITH_JOB = 64 << 10
 
 
 class Server:
@@ -64,17 +68,41 @@ class Server:
         It is one job, however often the request has to be sent. Raises `prs.JobFileError` for what is no job
         that prs runs, `prs.AccessDenied` for a token that may not, `prs.Unreachable`."""
         packed = Packer(self.connection).job(_job_file(job, settings))
+        body = self._form(packed) if packed.size <= _WITH_JOB else self._uploaded(packed)
+        answer = self.connection.post("/api/v1/jobs", body, is_once=True, shown=packed.job.shown)
+        return ServerJob(self, answer.record()["job_id"], packed.source)
+
+    def _form(self, packed: Packed) -> Form:
+        """A job with all that goes along, as one body."""
         form = Form()
         form.field("job", packed.job.as_sent())
         if packed.below:
             form.field("job_folder", packed.below)
         form.settings({key: program.as_text(value) for key, value in packed.job.settings.items()})
-        if packed.code is not None:
-            form.file("code", "code.tar.gz", packed.code)
+        if packed.code is not None and packed.code.archive is not None:
+            form.file("code", "code.tar.gz", packed.code.archive)
         for name, own, body in packed.inputs:
-            form.file(f"input.{name}", own, body)
-        answer = self.connection.post("/api/v1/jobs", form, is_once=True, shown=packed.job.shown)
-        return ServerJob(self, answer.record()["job_id"], packed.source)
+            of_input = body.archive if isinstance(body, Bundle) else body
+            if of_input is not None:
+                form.file(f"input.{name}", own, of_input)
+        return form
+
+    def _uploaded(self, packed: Packed) -> Document:
+        """A job that names what goes along, after that was sent."""
+        uploads = Uploads(self.connection)
+        body: dict[str, Any] = {
+            "yaml": packed.job.as_sent(),
+            "job_folder": packed.below,
+            "set": {key: program.as_text(value) for key, value in packed.job.settings.items()},
+            "inputs": {
+                name: uploads.bundle(body) if isinstance(body, Bundle) else uploads.file(own, body)
+                for name, own, body in packed.inputs
+            },
+        }
+        if packed.code is not None:
+            body["code"] = uploads.bundle(packed.code)
+        uploads.send()
+        return Document.of(body)
 
     def job(self, name: str) -> ServerJob:
         """The job of this name: its id, the beginning of one, its name (the newest), `@latest`, `@failed`.
