@@ -40,6 +40,14 @@ pub fn writer(incarnation: u32, node_id: u32, service: &str) -> String {
     format!("{incarnation:04}-{node_id:05}-{service}-")
 }
 
+/// The service in the names of segments that carry outcomes of a former start over into the next one.
+pub const CARRIED: &str = "carried";
+
+/// Whether a segment holds outcomes that were carried over: each of its tries stands in a segment of a former start, too.
+pub fn is_carried(segment: &str) -> bool {
+    segment.rsplit('/').next().is_some_and(|name| name.split('-').nth(2) == Some(CARRIED))
+}
+
 /// Key of the bundle of the segments that this start of the job committed from the `first`-th (from 0) on.
 pub fn bundle(incarnation: u32, first: u64) -> String {
     format!("{INDICES}{incarnation:04}-{first:010}.idx")

@@ -71,9 +71,9 @@ fn record(seen: Seen, list: ErrorList) -> Errors {
 /// The list of errors of a job.
 async fn read(home: &dyn JobHome, seen: &Seen) -> Result<ErrorList, Failure> {
     let key = format!("{}{}", layout::LOGS, error_list::NAME);
-    let body = match home.storage().get(&key).await {
-        Ok(body) => body,
-        Err(error) if error.kind == StorageErrorKind::NotFound => {
+    let body = match home.object(&seen.record, &key).await {
+        Ok(Some(body)) => body,
+        Ok(None) => {
             let ended = seen.record.result.is_some();
             return if ended && seen.record.prs_version != env!("CARGO_PKG_VERSION") {
                 Err(Failure::wrong(format!(

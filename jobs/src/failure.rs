@@ -1,10 +1,12 @@
 //! How a call fails: what kind of failure it is, and what is said of it.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use prs_common::job::JobFileError;
 use prs_common::servers::ConnectError;
+use prs_common::storage::{StorageError, StorageErrorKind};
 
 /// What kind of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,16 @@ impl Failure {
     /// The error of this type, where that is it.
     pub fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
+    }
+
+    /// Whether it is that no room is left on a disk, or in the storage.
+    pub fn is_full(&self) -> bool {
+        self.error.chain().any(|cause| {
+            let of_storage = cause.downcast_ref::<StorageError>().map(|error| error.kind);
+            let of_disk = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+            of_storage == Some(StorageErrorKind::Full)
+                || matches!(of_disk, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        })
     }
 
     /// Whether what was asked is at fault, or asks for what is not there.
@@ -118,5 +130,23 @@ impl fmt::Display for Failure {
             }
         }
         f.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let of = |kind| anyhow::Error::from(io::Error::from(kind));
+        assert!(Failure::usage(of(io::ErrorKind::StorageFull).context("cannot write")).is_full());
+        assert!(!Failure::usage(of(io::ErrorKind::NotFound)).is_full());
+        let (place, key) = (String::new(), String::new());
+        let full = StorageError { kind: StorageErrorKind::Full, place, key, message: String::new() };
+        let failed: Result<(), _> = Err(full);
+        assert!(Failure::from(failed.context("cannot store it").unwrap_err()).is_full());
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use prs_common::failpoint;
 use prs_common::hexadecimal;
 use prs_common::storage::{PutMode, Storage, StorageErrorKind, StorageExt, Version};
 use prs_common::timestamp::now_us;
@@ -113,7 +114,10 @@ impl Requests {
             is_done: false,
         };
         let (entry, mode) = match self.put(&key, &new, PutMode::Create).await? {
-            Some(version) => return Ok(self.held(key, new, version)),
+            Some(version) => {
+                failpoint::pass("request_begun");
+                return Ok(self.held(key, new, version));
+            }
             None => match self.storage.get_versioned(&key).await {
                 // It was forgotten at this moment.
                 Err(error) if error.kind == StorageErrorKind::NotFound => (new, PutMode::Create),
@@ -199,7 +203,9 @@ impl Held {
     pub async fn pick(&mut self, job_id: &str, before: Option<u32>) -> Result<(), Failure> {
         self.entry.job_id = Some(job_id.to_owned());
         self.entry.before = before;
-        self.beat().await
+        self.beat().await?;
+        failpoint::pass("job_picked");
+        Ok(())
     }
 
     /// Does `work`, and tells others meanwhile that it is at work.
@@ -239,6 +245,7 @@ impl Held {
     /// # Errors
     /// As of [`Self::pick`].
     pub async fn done(mut self, job_id: &str) -> Result<(), Failure> {
+        failpoint::pass("request_done");
         self.entry.is_done = true;
         self.entry.job_id = Some(job_id.to_owned());
         self.beat().await

@@ -16,6 +16,7 @@
 //! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
 //! | see two of them beside each other | [`compare::compare`] |
 //! | see the rows of a file of its output | [`preview::preview`] |
+//! | look at it again and again, with few calls | [`looks::Looks`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | register data, models, environments and components; see who uses them | [`mod@assets`] |
 //! | take files that are sent before what needs them | [`blobs::Blobs`] |
@@ -30,7 +31,7 @@
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
 //! `fleet`, `servers`, `blobs`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
-//! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
+//! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `looks`, `report`, `remove`, `update`; each uses those before it alone.
 
 pub mod assets;
 pub mod attention;
@@ -52,6 +53,7 @@ pub mod intake;
 mod interrupts;
 pub mod list;
 pub mod logs;
+pub mod looks;
 pub mod mini_batches;
 pub mod names;
 pub mod paths;

@@ -10,10 +10,9 @@ use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::report::page::{self, PageLocation};
 use prs_portal::view::{Facts, report};
 
-use crate::errors::complete;
 use crate::failure::Failure;
 use crate::homes::{self, JobHome, Seen, Whereabouts};
-use crate::statistics::published;
+use crate::looks::{Looked, Looks};
 
 /// A page about a job.
 #[derive(Debug)]
@@ -46,13 +45,22 @@ pub async fn facts(
     is_among_logs: bool,
     steps: Option<(&str, &str)>,
 ) -> Result<(Seen, Facts), Failure> {
-    let mut seen = home.look().await?;
-    let errors = complete(home, &seen).await?;
+    facts_again(&mut Looks::default(), home, whereabouts, is_among_logs, steps).await
+}
+
+/// The same of a job that is looked at again and again.
+pub async fn facts_again(
+    looks: &mut Looks,
+    home: &dyn JobHome,
+    whereabouts: &Whereabouts,
+    is_among_logs: bool,
+    steps: Option<(&str, &str)>,
+) -> Result<(Seen, Facts), Failure> {
+    let Looked { mut seen, errors, statistics } = looks.look(home).await?;
     let called = home.called();
     if let Some(plan) = seen.record.pipeline.as_deref().filter(|_| seen.result.steps.is_empty()) {
         seen.result.steps = steps_so_far(&seen.result.job_id, &plan.pipeline, &called, whereabouts).await?;
     }
-    let statistics = published(home, &seen.record).await?;
     let place = PageLocation { called: &called, is_among_logs, steps };
     let facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
     Ok((seen, facts))

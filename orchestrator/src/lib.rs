@@ -2,8 +2,8 @@
 //!
 //! A library that knows no process and no command line: it speaks to the nodes of a job through queue, ledger
 //! and storage alone, so that the same code serves an embedded run and a fleet. Its folders, from the bottom up:
-//! `metrics`, `caught`, `inputs`, `job`, `gc`, `plan`, `report`, `publish`, `segments`, `result`, `watch`, `panics`, `orchestrate`,
-//! `pipeline`; each uses those before it alone.
+//! `metrics`, `caught`, `inputs`, `job`, `gc`, `plan`, `report`, `replay`, `publish`, `segments`, `result`, `watch`, `panics`,
+//! `orchestrate`, `pipeline`; each uses those before it alone.
 
 pub mod caught;
 #[cfg(test)]
@@ -17,6 +17,7 @@ pub mod panics;
 pub mod pipeline;
 pub mod plan;
 pub mod publish;
+pub mod replay;
 pub mod report;
 mod result;
 pub mod segments;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
 use prs_jobs::fleet::{HISTORY_STEP, TargetCounts, TargetView, history, note_history, targets};
+use prs_jobs::index::Keeper;
 use prs_jobs::{Failure, Whereabouts};
 use tokio::sync::Mutex;
 
@@ -61,8 +62,9 @@ impl FleetView {
         history(&self.whereabouts, target).await
     }
 
-    /// Notes the history of the targets, for ever; ends at once where there is no fleet.
-    pub(crate) async fn keep_history(&self) {
+    /// Notes the history of the targets, for ever, while this server is the one that keeps the index of jobs as `owner`; ends at once
+    /// where there is no fleet.
+    pub(crate) async fn keep_history(&self, owner: &str) {
         if self.whereabouts.urls.is_none() {
             return;
         }
@@ -73,7 +75,7 @@ impl FleetView {
             if noted != step {
                 (noted, known) = (step, HashSet::new());
             }
-            if let Err(failure) = self.note(&mut known).await {
+            if let Err(failure) = self.note(owner, &mut known).await {
                 tracing::debug!(%failure, "the history of the targets has a gap");
             }
             tokio::time::sleep(BETWEEN_NOTES).await;
@@ -81,7 +83,10 @@ impl FleetView {
     }
 
     /// Notes the targets that are not `known`, which then are.
-    async fn note(&self, known: &mut HashSet<String>) -> Result<(), Failure> {
+    async fn note(&self, owner: &str, known: &mut HashSet<String>) -> Result<(), Failure> {
+        if !Keeper::is_keeper(owner, &self.whereabouts).await? {
+            return Ok(());
+        }
         let targets = self.targets().await?;
         let is_new = |target: &&TargetView| !known.contains(&target.target);
         let new: Vec<TargetView> = targets.all.iter().filter(is_new).cloned().collect();

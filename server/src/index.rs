@@ -4,6 +4,8 @@
 //! jobs of a folder, a summary of each is made here, and jobs are looked at again where something may have changed.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -39,6 +41,7 @@ pub(crate) struct Index {
     /// How many jobs the list had last, and when that was.
     standing: std::sync::Mutex<(usize, Instant)>,
     keeper: Mutex<Keeper>,
+    owner: String,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +53,12 @@ struct Kept {
     snapshot: Arc<Snapshot>,
     /// When it was made, and until when it does.
     made: Option<(Instant, Duration)>,
+    /// The folder of the runs of this machine, when jobs were seen in it last.
+    folder: Option<Place>,
 }
+
+/// Tells a folder from whatever else has its name before or later.
+type Place = (u64, u64);
 
 #[derive(Debug, Clone)]
 struct Known {
@@ -63,7 +71,13 @@ impl Index {
     /// The list of the jobs there. `owner` is a name that no other program has.
     pub(crate) fn new(whereabouts: Whereabouts, owner: String) -> Self {
         let (kept, standing) = (Mutex::default(), std::sync::Mutex::new((0, Instant::now())));
-        Self { whereabouts, kept, standing, keeper: Mutex::new(Keeper::new(owner)) }
+        let keeper = Mutex::new(Keeper::new(owner.clone()));
+        Self { whereabouts, kept, standing, keeper, owner }
+    }
+
+    /// The name with which this server keeps the index.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
     }
 
     /// All jobs, as they are now or were a moment ago.
@@ -125,7 +139,15 @@ impl Index {
             let known = kept.copy.jobs().iter().map(|job| (job.job_id.clone(), of(job)));
             kept.known = known.collect();
         }
-        kept.known = self.look_at_homes(&kept.known).await?;
+        let known = self.look_at_homes(&kept.known).await?;
+        if self.whereabouts.urls.is_none() {
+            let place = place_of(&self.whereabouts.runs);
+            if known.is_empty() && !kept.known.is_empty() && place != kept.folder {
+                return Err(Failure::server(OtherFolder(self.whereabouts.runs.clone())));
+            }
+            kept.folder = place;
+        }
+        kept.known = known;
         let mut jobs: Vec<_> = kept.known.values().map(|known| Arc::clone(&known.summary)).collect();
         jobs.sort_by(|one, other| (other.submitted_us, &other.job_id).cmp(&(one.submitted_us, &one.job_id)));
         kept.snapshot = Arc::new(Snapshot { jobs, partial: None, made_us: now_us() });
@@ -174,6 +196,15 @@ impl Index {
         }
         Ok(known)
     }
+}
+
+/// Why no job is shown: nobody removed them.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is another folder than before, and has no job: mount the one that had them, or start the server again", .0.display())]
+struct OtherFolder(PathBuf);
+
+fn place_of(folder: &Path) -> Option<Place> {
+    std::fs::metadata(folder).ok().map(|folder| (folder.dev(), folder.ino()))
 }
 
 /// When the record of a job of this machine was written last.

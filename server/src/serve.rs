@@ -345,7 +345,8 @@ impl Server {
         let tidying = tokio::spawn(async move { desk.tidy().await });
         let app = self.app.clone();
         let keeping = tokio::spawn(async move {
-            let (index, history) = (app.index.keep().boxed(), app.fleet.keep_history().boxed());
+            let (index, history) =
+                (app.index.keep().boxed(), app.fleet.keep_history(app.index.owner()).boxed());
             tokio::join!(index, history)
         });
         let serving = server.handle(handle.clone()).first_request_timeout(HEADER).serve(service);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use prs_common::statistics::{Live as Standing, Part, decode};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, Live};
 use rustix::process::Signal;
@@ -278,4 +279,34 @@ def run(mini_batch):
     assert!(in_memory.starts_with("/dev/shm") && !in_memory.exists(), "{}", in_memory.display());
     let folder = in_memory.ancestors().find(|path| path.parent().is_some_and(|up| up.ends_with("shm")));
     assert!(!folder.unwrap().exists(), "it goes with the job");
+}
+
+#[test]
+fn a_worker_that_is_lost_once_is_among_the_errors_and_costs_nothing() {
+    let fleet = Fleet::shared();
+    let job =
+        on_fleet(&fleet, "lost-once", WAITS).with_files(4).with("mini_batch_size", 1).with("node_count", 2);
+    let id = fleet.hand_in(&job);
+    let lost = worker(&fleet, &job, "lost-once", &[]);
+    wait_for("its node says that it has work", PATIENCE, || {
+        let key = format!("prs/jobs/{id}/logs/sys/statistics/{}", Standing::NAME);
+        let standing: Standing = decode(&fleet.s3.object("fleet", &key)?).ok()?;
+        (standing.in_flight > 0).then_some(())
+    });
+    assert!(lost.kill());
+    let _other = worker(&fleet, &job, "lost-once", &[]);
+    let known = wait_for("the node is missed", PATIENCE, || {
+        let errors = job.command(&["errors", &id, "-o", "json"]).json();
+        errors["errors"].as_array().is_some_and(|errors| !errors.is_empty()).then_some(errors)
+    });
+    job.mark("go");
+    job.command(&["stream", &id, "-o", "json"]).expect_code(0);
+    let error = &known["errors"][0];
+    assert_eq!((&error["status"], &error["tries"]), (&"NODE_LOST".into(), &1.into()), "{known}");
+    assert_eq!((&known["failed_tries"], &error["group"]), (&0.into(), &Value::Null), "no try failed");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("worker ") && message.contains("was not heard of any more"), "{message}");
+    let said = job.command(&["errors", &id]).stdout;
+    assert!(said.contains("NodeLost: worker") && said.contains("1 node was lost; node"), "{said}");
+    assert_eq!(job.command(&["status", &id, "-o", "json"]).json()["complete"], true);
 }

@@ -108,7 +108,17 @@ fn a_server_reads_no_address_of_its_own_network_but_what_is_allowed() {
 
     let allowed = server.url("in");
     let web = served(&job, &["--allow-input", &allowed]);
-    completes(&web, &hand_in(&web, &job, &server.url("in/a.txt"), &none));
+    let ended = completes(&web, &hand_in(&web, &job, &server.url("in/a.txt"), &none));
+    // Who runs it again by a command reads no more for its author.
+    let id = ended["job_id"].as_str().unwrap();
+    let again = job.command(&["resubmit", id, "-o", "json"]);
+    again.expect_code(0);
+    let reach = |id: &str| {
+        let record = fs::read_to_string(job.path("prs-runs").join(id).join("job.json")).unwrap();
+        serde_json::from_str::<Value>(&record).unwrap()["spec"]["reach"].clone()
+    };
+    let of_again = reach(again.json()["job_id"].as_str().unwrap());
+    assert!(of_again.is_object() && of_again == reach(id), "{of_again}");
     is_refused(&hand_in(&web, &job, &server.url("out/b.txt"), &none), "not a public one");
     is_refused(&hand_in(&web, &job, &server.url("in/../out/b.txt"), &none), "not a public one");
     is_refused(&hand_in(&web, &job, &server.url("in/%2e%2e/out/b.txt"), &none), "not a public one");

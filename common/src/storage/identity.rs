@@ -24,6 +24,16 @@ pub async fn identity(storage: &dyn Storage) -> Result<String, StorageError> {
     }
 }
 
+/// Whether the storage of a fleet has an identity. One that had it and has none any more is not the same: a folder that is not mounted is
+/// there, and empty.
+pub async fn has_identity(storage: &dyn Storage) -> Result<bool, StorageError> {
+    match storage.head(IDENTITY).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind == StorageErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::LocalStorage;
@@ -33,10 +43,12 @@ mod tests {
     async fn every_program_hears_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let storage = LocalStorage::new(folder.path());
+        assert!(!has_identity(&storage).await.unwrap());
         let (one, other) = tokio::join!(identity(&storage), identity(&storage));
         let identity = one.unwrap();
         assert_eq!(identity.len(), 32);
         assert_eq!(other.unwrap(), identity);
+        assert!(has_identity(&storage).await.unwrap());
         let elsewhere = tempfile::tempdir().unwrap();
         assert_ne!(self::identity(&LocalStorage::new(elsewhere.path())).await.unwrap(), identity);
     }

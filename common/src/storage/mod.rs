@@ -37,7 +37,7 @@ use futures_util::stream::BoxStream;
 #[cfg(feature = "fleet")]
 pub use self::http::{HttpAnswer, HttpClient, HttpStorage};
 #[cfg(feature = "fleet")]
-pub use self::identity::identity;
+pub use self::identity::{has_identity, identity};
 #[cfg(feature = "fleet")]
 pub use self::s3::{S3Credentials, S3Options, S3Storage};
 use crate::checksum::StoredChecksum;

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prs_common::ledger::{JobLedger, JobState};
-use prs_common::storage::{LocalStorage, Storage};
+use prs_common::storage::{LocalStorage, Storage, StorageError};
 use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::{JobRecord, JobResult};
 use tokio::sync::watch::Sender;
 
 use super::CANCEL_PATIENCE;
-use super::home::{JobHome, Seen, ended_already};
+use super::home::{JobHome, Seen, ended_already, object_of};
 use super::run_folder;
 use crate::failure::Failure;
 use crate::standing::{Shown, Standing};
@@ -115,6 +116,10 @@ impl JobHome for FolderHome {
 
     async fn ledger(&self, _: &JobRecord) -> Result<Option<Arc<dyn JobLedger>>, Failure> {
         Ok(None)
+    }
+
+    async fn object(&self, _: &JobRecord, key: &str) -> Result<Option<Bytes>, StorageError> {
+        object_of(&*self.storage, key).await
     }
 
     async fn until_ended(&self, mut seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure> {

@@ -17,7 +17,7 @@ use prs_common::job::InputSource;
 use prs_common::job::pipeline::step_id;
 use prs_common::layout;
 use prs_common::ledger::{JobLedger, JobState};
-use prs_common::storage::{Storage, StorageExt};
+use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job::findings::Findings;
 use prs_orchestrator::job::record::{JobRecordError, Output};
@@ -57,6 +57,10 @@ pub trait JobHome: fmt::Debug + Send + Sync {
     fn failure(&self, error: anyhow::Error) -> Failure;
     /// What it means that the record cannot be read.
     fn unreadable(&self, error: JobRecordError) -> Failure;
+    /// Refuses a storage that is known to have lost everything.
+    async fn check_storage(&self) -> Result<(), Failure> {
+        Ok(())
+    }
     /// Whether nobody works on the job any more.
     fn has_ended(&self, record: &JobRecord) -> bool;
     /// Why the job has a final state and no result.
@@ -67,6 +71,8 @@ pub trait JobHome: fmt::Debug + Send + Sync {
     async fn settle(&self, record: JobRecord) -> Result<(JobRecord, Standing), Failure>;
     /// What the ledger of a fleet keeps of the job, as it was seen; none where there is no ledger to ask, or the job has ended.
     async fn ledger(&self, record: &JobRecord) -> Result<Option<Arc<dyn JobLedger>>, Failure>;
+    /// An object of the job, as it was seen; nothing where there is none. Of a job that has ended it may be that of a moment ago.
+    async fn object(&self, record: &JobRecord, key: &str) -> Result<Option<Bytes>, StorageError>;
     /// Looks at the job, as it was seen, until it has ended; tells `view` what it sees.
     async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure>;
     /// Cancels the job for `who`, and waits until it has ended.
@@ -152,12 +158,23 @@ impl dyn JobHome + '_ {
 
     /// The record as it is stored.
     pub async fn record(&self) -> Result<JobRecord, Failure> {
-        JobRecord::read(&**self.storage()).await.map_err(|error| self.unreadable(error))
+        match JobRecord::read(&**self.storage()).await {
+            Err(error @ JobRecordError::Absent { removed: false, .. }) => {
+                self.check_storage().await?;
+                Err(self.unreadable(error))
+            }
+            read => read.map_err(|error| self.unreadable(error)),
+        }
     }
 
     /// The job as it is now.
     pub async fn look(&self) -> Result<Seen, Failure> {
-        let (record, standing) = self.settle(self.record().await?).await?;
+        self.settled(self.record().await?).await
+    }
+
+    /// The job of a record that was just read, as it is now.
+    pub async fn settled(&self, record: JobRecord) -> Result<Seen, Failure> {
+        let (record, standing) = self.settle(record).await?;
         let result = record.result.clone().unwrap_or_else(|| self.result_so_far(&record));
         Ok(Seen { record, result, standing })
     }
@@ -276,7 +293,8 @@ impl dyn JobHome + '_ {
         )))
     }
 
-    fn result_so_far(&self, record: &JobRecord) -> JobResult {
+    /// The result so far of a job that was seen.
+    pub(crate) fn result_so_far(&self, record: &JobRecord) -> JobResult {
         let progress = &record.status.progress;
         JobResult {
             job_id: record.job_id.clone(),
@@ -307,4 +325,12 @@ pub(crate) fn ended_already(result: &JobResult) -> Failure {
         _ => "failed",
     };
     Failure::wrong(format!("job {} has ended already: it {how}", result.job_id))
+}
+
+/// An object; nothing where there is none.
+pub(super) async fn object_of(storage: &dyn Storage, key: &str) -> Result<Option<Bytes>, StorageError> {
+    match storage.get(key).await {
+        Err(error) if error.kind == StorageErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }

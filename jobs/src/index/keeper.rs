@@ -9,7 +9,7 @@ use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::record::JobRecordError;
 
-use super::{IndexCopy, summary};
+use super::{IndexCopy, JobSummary, summary};
 use crate::failure::Failure;
 use crate::homes::fleet::{FleetHome, Reader};
 use crate::homes::{Home, Whereabouts, look_at_each};
@@ -71,6 +71,16 @@ impl Keeper {
         Ok(())
     }
 
+    /// Whether this program keeps the index now; where no program does, it does from here on.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub async fn is_keeper(owner: &str, whereabouts: &Whereabouts) -> Result<bool, Failure> {
+        let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(false) };
+        let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(false) };
+        ledger.keep_index(owner, DUTY).await.map_err(Failure::server)
+    }
+
     async fn keeps(&self, ledger: &RedisLedger) -> Result<bool, Failure> {
         ledger.keep_index(&self.owner, DUTY).await.map_err(Failure::server)
     }
@@ -78,6 +88,9 @@ impl Keeper {
     /// Finds all jobs in storage.
     async fn fill(&mut self, index: &Kept<'_>, copy: &IndexCopy) -> Result<(), Failure> {
         let ids = index.reader.job_ids().await?;
+        if ids.is_empty() && !copy.jobs().is_empty() {
+            index.reader.check_identity().await?;
+        }
         let total = ids.len() as u64;
         let left: Vec<String> = ids.into_iter().filter(|id| !copy.has(id)).collect();
         let mut found = total - left.len() as u64;
@@ -134,7 +147,14 @@ impl Keeper {
         let unknown: Vec<String> = stored.iter().filter(|id| !copy.has(id)).cloned().collect();
         self.look_at_all(index, &unknown).await?;
         let since = now_us().saturating_sub(UNNOTED.as_micros() as u64);
-        let gone = copy.jobs().iter().filter(|job| !stored.contains(&job.job_id) && job.as_of_us < since);
+        let is_gone = |job: &&Arc<JobSummary>| !stored.contains(&job.job_id) && job.as_of_us < since;
+        let gone: Vec<_> = copy.jobs().iter().filter(is_gone).collect();
+        // Storage that is not there looks as if all jobs were removed.
+        if gone.is_empty() {
+            index.reader.check_identity_again().await?;
+        } else {
+            index.reader.check_identity().await?;
+        }
         for job in gone {
             let record = JobRecord::read(&*index.reader.job_storage(&job.job_id)).await;
             match record {

@@ -43,7 +43,7 @@ pub struct DistinctError {
     messages_differ: bool,
     /// The last line of the user's code in it; null where none is known.
     frame: Option<Frame>,
-    /// How many tries; of `init()`, how many processes.
+    /// How many tries; of `init()`, how many processes; of lost nodes, how many nodes.
     tries: u64,
     /// Mini-batches whose items are missing because of it.
     mini_batches_lost: u64,

@@ -10,11 +10,15 @@ mod nodes;
 mod parts;
 mod perf;
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
 use prs_common::layout;
-use prs_common::statistics::{self, FOLDER, Live, Part};
+use prs_common::statistics::{self, FOLDER, Live, NAMES, Part};
 use prs_common::storage::StorageExt;
 use prs_orchestrator::JobRecord;
-use prs_orchestrator::report::{page, read_statistics};
+use prs_orchestrator::report::{page, read_published};
 use prs_portal::view::Published;
 
 use crate::failure::Failure;
@@ -42,8 +46,26 @@ pub async fn live(home: &dyn JobHome, record: &JobRecord) -> Option<Live> {
 
 /// What is published of a job, as it was seen: while it runs on a fleet that of its ledger.
 pub async fn published(home: &dyn JobHome, record: &JobRecord) -> Result<Published, Failure> {
-    let ledger = home.ledger(record).await?;
-    let found = read_statistics(&**home.storage(), ledger.as_deref()).await;
-    let found = found.map_err(home.cannot("read the statistics of the job"))?;
-    Ok(page::published(|name| found.get(name).cloned()))
+    let parts = match home.ledger(record).await? {
+        Some(ledger) => read_published(&*ledger, &NAMES).await,
+        None => None,
+    };
+    let parts = match parts {
+        Some(parts) => parts,
+        None => stored(home, record).await?,
+    };
+    Ok(page::published(|name| parts.get(name)))
+}
+
+/// The parts that storage has, by their names; they are some seconds old while the job runs.
+pub(crate) async fn stored(
+    home: &dyn JobHome,
+    record: &JobRecord,
+) -> Result<HashMap<&'static str, Bytes>, Failure> {
+    let reads = NAMES.into_iter().map(async |name| {
+        let found = home.object(record, &format!("{}{FOLDER}{name}", layout::LOGS)).await;
+        Ok::<_, Failure>((name, found.map_err(home.cannot("read the statistics of the job"))?))
+    });
+    let found: Vec<(&str, Option<Bytes>)> = try_join_all(reads).await?;
+    Ok(found.into_iter().filter_map(|(name, part)| Some((name, part?))).collect())
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytes::Bytes;
 use prs_common::failpoint;
 use prs_common::job::{JobSpec, OutputAction};
 use prs_common::layout;
@@ -80,7 +81,7 @@ pub(crate) async fn write_logs(
     let fresh = JobRecord::new(result.job_id.clone(), String::new(), spec.clone());
     let record = JobRecord { submitted_us: result.submitted_us, ..fresh };
     let at = PageLocation { called: place, is_among_logs: true, steps: None };
-    let html = page::html(&record, result, &ErrorList::default(), page::published(|_| None), at);
+    let html = page::html(&record, result, &ErrorList::default(), page::published(|_| None::<Bytes>), at);
     let readme = journal::README.to_owned();
     for (name, text) in [("readme.txt", readme), ("job_result.txt", report), (page::NAME, html)] {
         storage.put(&format!("{}{name}", layout::LOGS), text.into(), PutMode::Overwrite).await?;

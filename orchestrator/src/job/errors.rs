@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
+use prs_common::layout;
 use prs_common::mini_batch::id_of;
 use prs_common::segment::{ErrorDetail, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
@@ -35,7 +36,7 @@ pub struct ErrorGroup {
     pub messages_differ: bool,
     /// The last line of the user's code in it.
     pub frame: Option<SourceLine>,
-    /// So many tries.
+    /// So many tries; of `init()`, processes; of lost nodes, nodes.
     pub tries: u64,
     /// Mini-batches whose items are missing because of it.
     pub mini_batches_lost: u64,
@@ -84,6 +85,12 @@ impl ErrorGroup {
         }
     }
 
+    /// Where the example is, of one that is of no mini-batch.
+    pub fn place(&self) -> String {
+        let Example { process, node_id, .. } = &self.example;
+        if process.is_empty() { format!("node {node_id}") } else { format!("{process} of node {node_id}") }
+    }
+
     /// Whether tries failed, and not only items are missing.
     pub fn is_failure(&self) -> bool {
         self.status != "RUN_DONE"
@@ -108,9 +115,9 @@ impl ErrorGroup {
         if let Some(frame) = &self.frame {
             let _ = write!(text, "\n  {frame}: {}", frame.text);
         }
-        let Example { mini_batch_id, detail, number, process, node_id, log, .. } = example;
+        let Example { mini_batch_id, detail, number, log, .. } = example;
         if mini_batch_id.is_empty() {
-            let _ = write!(text, "\n  for example {process} of node {node_id}");
+            let _ = write!(text, "\n  for example {}", self.place());
         } else {
             let _ = write!(text, "\n  for example mini-batch {mini_batch_id} ({detail}), try {number}");
         }
@@ -144,10 +151,12 @@ impl ErrorSummary {
     pub fn add(&mut self, index: &SegmentIndex, record: &TryRecord, is_lost: bool) {
         let detail = index.error_of(record);
         let failed = record.status != TryStatus::RunDone;
-        self.failed_tries += u64::from(failed);
+        // What was carried over is told once more, and was tried once.
+        let is_own = !layout::is_carried(&index.key);
+        self.failed_tries += u64::from(failed && is_own);
         let kind = kind(record, detail);
         if !self.groups.contains_key(&kind) && self.groups.len() >= MOST {
-            self.others += 1;
+            self.others += u64::from(is_own);
             return;
         }
         let process = index.processes.get(record.process as usize).map_or("", |process| &*process.name);
@@ -174,7 +183,7 @@ impl ErrorSummary {
                 is_lost,
             };
         }
-        group.tries += 1;
+        group.tries += u64::from(is_own);
         group.nodes.insert(index.node_id);
         if is_lost {
             group.mini_batches_lost += 1;
@@ -295,6 +304,27 @@ mod tests {
         let summary = summary(&tries);
         assert_eq!(summary.groups(Vec::new()).len(), 1);
         assert_eq!(summary.groups(Vec::new())[0].tries, 2 * MOST as u64);
+    }
+
+    #[test]
+    fn what_was_carried_over_is_one_try() {
+        let mut summary = summary(&[("cannot parse a.txt", Some(5), false)]);
+        let mut segment = SegmentBuilder::default();
+        let frame = SourceLine { file: "/c/x.py".into(), line: 5, ..SourceLine::default() };
+        let mut record = TryRecord {
+            category: "ValueError".into(),
+            message: "cannot parse a.txt".into(),
+            items: 5,
+            number: 1,
+            ..TryRecord::new(0, b"", TryStatus::RunException)
+        };
+        record.error = segment.explain(&ErrorDetail::new("ValueError", Some(frame), ""));
+        segment.add(record, &ProcessRef { name: "process003".into(), pid: 1 }, "".into());
+        let (_, index) = segment.seal(&layout::segment(2, 2, layout::CARRIED, 0), 2, 2, "");
+        summary.add(&index, &index.tries[0], true);
+        let groups = summary.groups(Vec::new());
+        assert_eq!((groups.len(), groups[0].tries, summary.failed_tries()), (1, 1, 1));
+        assert_eq!((groups[0].mini_batches_lost, groups[0].items_lost), (1, 5), "what it cost counts now");
     }
 
     #[test]

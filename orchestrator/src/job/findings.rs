@@ -39,7 +39,7 @@ pub struct Findings {
 pub struct TryCounts {
     /// That failed.
     pub failed: u64,
-    /// That failed, of mini-batches of which a later try succeeded.
+    /// That failed, of mini-batches of which a later try succeeded with all items.
     pub made_good: u64,
 }
 

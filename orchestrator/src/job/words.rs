@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::ledger::JobState;
+use prs_common::segment::TryStatus;
 
 use super::count;
 use super::errors::ErrorGroup;
@@ -85,9 +86,15 @@ pub fn cost(group: &ErrorGroup) -> String {
     } else {
         count(group.tries, "try")
     };
+    let is_of_nodes = group.status == TryStatus::NodeLost.as_str() && group.example.mini_batch_id.is_empty();
     match (group.items_lost, group.mini_batches_lost) {
         (0, 0) if group.status.starts_with("INIT") => {
             format!("{} did not start", count(group.tries, "process"))
+        }
+        // Of a node, and of no mini-batch.
+        (0, 0) if is_of_nodes => {
+            let were = if group.tries == 1 { "was" } else { "were" };
+            format!("{} {were} lost", count(group.tries, "node"))
         }
         (0, 0) => format!("{tries}, nothing lost"),
         (0, lost) => format!("{tries}, {} lost", count(lost, "mini-batch")),

@@ -11,6 +11,7 @@ use prs_common::log_file::LogFile;
 
 use super::error_list::{self, ErrorList};
 use super::init_errors::InitErrors;
+use super::lost_nodes::LostNodes;
 use super::progress_overview::ProgressOverview;
 use super::summaries::Summaries;
 use crate::job::errors::{ErrorGroup, ErrorSummary};
@@ -27,6 +28,7 @@ pub(crate) struct Journal {
     /// For each node, whether its leaving is written down.
     left: BTreeMap<u32, bool>,
     init: InitErrors,
+    lost: LostNodes,
 }
 
 impl Journal {
@@ -40,6 +42,7 @@ impl Journal {
             overview: ProgressOverview::new(logs.to_owned()),
             left: BTreeMap::new(),
             init: InitErrors::default(),
+            lost: LostNodes::default(),
             logs: logs.to_owned(),
         })
     }
@@ -63,6 +66,7 @@ impl Journal {
     pub(crate) fn nodes(&mut self, nodes: &[NodeView]) {
         for node in nodes {
             self.init.add(node);
+            self.lost.add(node);
             let info = &node.info;
             let left = self.left.entry(node.node_id).or_insert_with(|| {
                 self.master.line(format_args!(
@@ -92,9 +96,14 @@ impl Journal {
         self.init.groups()
     }
 
+    /// The errors of nodes and their processes that are of no try.
+    pub(crate) fn errors_of_nodes(&self) -> Vec<ErrorGroup> {
+        self.init.groups().into_iter().chain(self.lost.group()).collect()
+    }
+
     /// Writes the summaries of errors, processes and nodes anew.
     pub(crate) fn summaries(&self, errors: &ErrorSummary, summaries: &Summaries) {
-        let errors = ErrorList::new(errors, self.init_errors());
+        let errors = ErrorList::new(errors, self.errors_of_nodes());
         let json = serde_json::to_string_pretty(&errors).expect("a list holds only plain values");
         let files = [
             ("job_error.txt", errors.text()),

@@ -4,6 +4,7 @@ pub mod error_list;
 pub mod init_errors;
 pub mod job_result;
 pub mod journal;
+mod lost_nodes;
 pub mod page;
 pub mod processed_mini_batches;
 pub mod progress_overview;
@@ -13,7 +14,7 @@ pub mod summaries;
 pub mod summary;
 pub(crate) mod try_table;
 
-pub use statistics::{group_id_of, read as read_statistics};
+pub use statistics::{group_id_of, read as read_published};
 
 use prs_common::timestamp::push_seconds;
 

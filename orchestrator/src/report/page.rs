@@ -103,7 +103,7 @@ fn start(start: &StartResult) -> StartFact {
 fn error(group: &ErrorGroup, statistics: Option<&Errors>) -> ErrorFact {
     let Example { mini_batch_id, detail, number, node_id, process, log, .. } = &group.example;
     let what = if mini_batch_id.is_empty() {
-        format!("{process} of node {node_id}")
+        group.place()
     } else {
         let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
         format!("mini-batch {mini_batch_id}{detail}, try {number}, {process} of node {node_id}")
@@ -181,10 +181,13 @@ fn of_step(step: &StepResult, needs: Vec<String>, place: PageLocation<'_>) -> St
 }
 
 /// The statistics whose parts `read` finds by their names; what cannot be understood is left out, and told.
-pub fn published(read: impl Fn(&str) -> Option<Vec<u8>>) -> Published {
-    fn part<P: Part>(read: &impl Fn(&str) -> Option<Vec<u8>>, lacking: &mut Vec<String>) -> Option<P> {
+pub fn published<B: AsRef<[u8]>>(read: impl Fn(&str) -> Option<B>) -> Published {
+    fn part<P: Part, B: AsRef<[u8]>>(
+        read: &impl Fn(&str) -> Option<B>,
+        lacking: &mut Vec<String>,
+    ) -> Option<P> {
         let bytes = read(P::NAME)?;
-        statistics::decode(&bytes).map_err(|error| lacking.push(error.to_string())).ok()
+        statistics::decode(bytes.as_ref()).map_err(|error| lacking.push(error.to_string())).ok()
     }
     let mut lacking = Vec::new();
     let (live, activity) = (part(&read, &mut lacking), part(&read, &mut lacking));

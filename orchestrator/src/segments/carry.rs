@@ -16,9 +16,6 @@ use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
 use super::{list, read_all};
 use crate::report::group_id_of;
 
-/// What names the segments that carry outcomes over, where others have the service of a node.
-const SERVICE: &str = "carried";
-
 /// The outcomes of a start of a job that lack items.
 #[derive(Debug)]
 pub struct Carried {
@@ -99,7 +96,7 @@ impl Carried {
             by_node.entry((kept.node_id, kept.ip.clone())).or_default().push(kept);
         }
         for (number, ((node_id, ip), all)) in by_node.into_iter().enumerate() {
-            let key = layout::segment(next, node_id, SERVICE, number as u64);
+            let key = layout::segment(next, node_id, layout::CARRIED, number as u64);
             let mut segment = SegmentBuilder::default();
             for Kept { key, mut record, process, error, .. } in all {
                 let rows = record.offset..record.offset + record.length;

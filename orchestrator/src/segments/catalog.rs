@@ -157,8 +157,9 @@ impl Catalog {
     /// Tries that failed, and those of them that did no harm.
     pub(crate) fn try_counts(&self) -> TryCounts {
         let succeeded = |index| self.rows_of(index).is_some_and(|rows| rows.succeeded);
-        let open = self.failures.iter().filter(|(index, _)| !succeeded(**index));
-        let harmful: usize = open.map(|(_, failures)| failures.tries.len()).sum();
+        let is_whole = |index, failures: &Failures| succeeded(index) && failures.items.1 == 0;
+        let open = self.failures.iter().filter(|(index, failures)| !is_whole(**index, failures));
+        let harmful: usize = open.map(|(_, failures)| failures.failed_tries()).sum();
         let failed = self.errors.failed_tries();
         TryCounts { failed, made_good: failed.saturating_sub(harmful as u64) }
     }
@@ -279,5 +280,50 @@ impl Catalog {
                 None => self.headers.add(record.index, header, record.returned > 0),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A catalog of these tries: mini-batch, number, status, whether it is the last, items that succeeded of two.
+    fn of(tries: &[(u64, u32, TryStatus, bool, u64)]) -> Catalog {
+        let mut catalog = Catalog { incarnation: 1, ..Catalog::default() };
+        for (index, number, status, last, succeeded) in tries {
+            let record = TryRecord {
+                number: *number,
+                last: *last,
+                items: 2,
+                succeeded: *succeeded,
+                ..TryRecord::new(*index, b"", *status)
+            };
+            let index = SegmentIndex {
+                key: String::new(),
+                incarnation: 1,
+                node_id: 0,
+                ip: String::new(),
+                processes: vec![prs_common::segment::ProcessRef::default()],
+                tries: vec![record],
+                errors: Vec::new(),
+            };
+            let segment = CommittedSegment { key: "k".to_owned(), size: 0, duplicates: Vec::new() };
+            catalog.add(&segment, index);
+        }
+        catalog
+    }
+
+    #[test]
+    fn a_later_try_makes_good_only_with_all_items() {
+        use TryStatus::{RunDone, RunException};
+        let failed = |index| (index, 1, RunException, false, 0);
+        let made_good = |tries: &[_]| {
+            let counts = of(tries).try_counts();
+            (counts.failed, counts.made_good)
+        };
+        assert_eq!(made_good(&[failed(0), (0, 2, RunDone, true, 2)]), (1, 1));
+        assert_eq!(made_good(&[failed(0), (0, 2, RunDone, true, 1)]), (1, 0), "an item is missing still");
+        assert_eq!(made_good(&[failed(0), (0, 2, RunException, true, 0), (1, 1, RunDone, true, 1)]), (2, 0));
+        assert_eq!(made_good(&[failed(0), failed(1), (1, 2, RunDone, true, 2)]), (2, 1));
     }
 }

@@ -64,6 +64,11 @@ impl Failures {
         });
     }
 
+    /// Tries that failed; others lack items.
+    pub(crate) fn failed_tries(&self) -> usize {
+        self.tries.iter().filter(|one| one.status != TryStatus::RunDone).count()
+    }
+
     /// Takes in the outcome, of this `start` of the job.
     pub(crate) fn end(&mut self, start: u32, record: &TryRecord) {
         self.start = start;

@@ -136,7 +136,7 @@ impl Watch<'_> {
         let errors = self
             .catalog
             .as_deref()
-            .map(|catalog| ErrorList::new(&catalog.errors, self.journal.init_errors()));
+            .map(|catalog| ErrorList::new(&catalog.errors, self.journal.errors_of_nodes()));
         let place = PageLocation { called: self.place, is_among_logs: true, steps: None };
         let statistics = page::published_in(&self.job.logs);
         let html = page::html(&self.record, result, &errors.unwrap_or_default(), statistics, place);

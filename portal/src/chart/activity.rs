@@ -57,6 +57,15 @@ fn level(busy: u8) -> usize {
     }
 }
 
+/// The level that most cells of a lane have; the lowest of several.
+fn commonest(lane: &Lane) -> usize {
+    let mut cells = [0_usize; LEVELS];
+    for busy in lane.busy.iter().flatten() {
+        cells[level(*busy)] += 1;
+    }
+    (0..LEVELS).rev().max_by_key(|at| cells[*at]).unwrap_or_default()
+}
+
 impl Activity {
     /// The figure of these lanes; nothing where there are none, or only a column or two.
     pub fn figure(span: Span, lanes: &[Lane]) -> Option<Figure> {
@@ -64,11 +73,15 @@ impl Activity {
         let height = if lanes.len() <= FEW { HEIGHTS.0 } else { HEIGHTS.1 };
         // Names are 12 pixels high.
         let named_each = if lanes.len() <= FEW { 1 } else { 2 };
+        // Each lane is drawn in its commonest level, and what differs from that on top: fewer cells than all there are.
+        let mut grounds = vec![String::new(); LEVELS];
         let mut paths = vec![String::new(); LEVELS];
         let (mut crosses, mut names) = (String::new(), Vec::new());
         for (at, lane) in lanes.iter().enumerate() {
             let y = at * height;
-            for (level_at, path) in paths.iter_mut().enumerate() {
+            let ground = commonest(lane);
+            row(&mut grounds[ground], lane.busy.len(), |column| lane.busy[column].is_some(), y, height - 1);
+            for (level_at, path) in paths.iter_mut().enumerate().filter(|(level_at, _)| *level_at != ground) {
                 let is_in = |column: usize| lane.busy[column].is_some_and(|busy| level(busy) == level_at);
                 row(path, lane.busy.len(), is_in, y, height - 1);
             }
@@ -83,7 +96,8 @@ impl Activity {
         }
         let failed = lanes.iter().filter(|lane| lane.failed_tries > 0).count();
         let sentence = sentence(lanes, failed);
-        let levels = paths.into_iter().enumerate().filter(|(_, path)| !path.is_empty());
+        let levels = grounds.into_iter().enumerate().chain(paths.into_iter().enumerate());
+        let levels = levels.filter(|(_, path)| !path.is_empty());
         let activity = Self {
             sentence: sentence.clone(),
             columns,
@@ -190,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_is_drawn_in_its_commonest_level_and_what_differs_on_top() {
+        let lane = |busy: &[Option<u8>]| Lane { busy: busy.to_vec(), ..Lane::default() };
+        assert_eq!(commonest(&lane(&[Some(250), Some(250), Some(0), None])), 4);
+        assert_eq!(commonest(&lane(&[Some(250), Some(0)])), 0, "the lowest of several");
+        assert_eq!(commonest(&lane(&[None])), 0);
+        let span = Span { from_us: 0, to_us: 4_000_000 };
+        let lanes = [lane(&[Some(250), Some(250), Some(0), None])];
+        let picture = Activity::figure(span, &lanes).unwrap().picture;
+        let (ground, on_top) = (picture.find("d=\"M0 0h3").unwrap(), picture.find("d=\"M2 0h1").unwrap());
+        assert!(ground < on_top, "{picture}");
+    }
+
+    #[test]
     fn the_largest_picture_is_small_enough() {
         let lane = |number: usize| Lane {
             name: format!("{}-{}", number * 8, number * 8 + 7),
@@ -201,7 +228,7 @@ mod tests {
         let lanes: Vec<Lane> = (0..80).map(lane).collect();
         let figure = Activity::figure(Span { from_us: 0, to_us: 3_600_000_000 }, &lanes).unwrap();
         // The worst there is: each cell differs from its neighbours.
-        assert!(figure.picture.len() < 200_000, "{}", figure.picture.len());
+        assert!(figure.picture.len() < 100_000, "{}", figure.picture.len());
         let calm =
             |number: usize| Lane { busy: vec![Some(240); 96], failed: vec![false; 96], ..lane(number) };
         let lanes: Vec<Lane> = (0..80).map(calm).collect();

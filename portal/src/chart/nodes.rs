@@ -16,6 +16,8 @@ const ROWS: usize = 8;
 const PLACES: usize = 60;
 /// Nodes that are named.
 const MOST_NAMES: usize = 10;
+/// Of more nodes, those that stand almost in the same place are one dot.
+const CROWD: usize = 100;
 /// Pixels between dots, and of the picture.
 const ROW_HEIGHT: usize = 11;
 const HEIGHT: usize = 110;
@@ -215,10 +217,18 @@ fn dots(nodes: &[NodeDot], axis: Axis) -> Vec<Dot> {
         if is_named {
             (named, last_named) = (named + 1, Some(at));
         }
+        let is_crowd = nodes.len() > CROWD && !node.is_slow;
+        let at = if is_crowd { (place as f64 + 0.5) / PLACES as f64 } else { at };
+        let (x, y, symbol) =
+            (percent(at), HEIGHT - ROW_HEIGHT / 2 - 2 - row * ROW_HEIGHT, node.shape.symbol());
+        let hides = |dot: &Dot| dot.x == x && dot.y == y && dot.symbol == symbol;
+        if is_crowd && dots.iter().any(hides) {
+            continue;
+        }
         dots.push(Dot {
-            x: percent(at),
-            y: HEIGHT - ROW_HEIGHT / 2 - 2 - row * ROW_HEIGHT,
-            symbol: node.shape.symbol(),
+            x,
+            y,
+            symbol,
             name: format!("{}: {}", node.name, duration(node.median)),
             anchor: is_named.then(|| tick(at, String::new()).anchor),
         });
@@ -288,6 +298,6 @@ mod tests {
         assert!(figure.picture.matches("<rect").count() <= BARS);
         assert!(Nodes::figure(&nodes(1), table()).is_none());
         let figure = Nodes::figure(&nodes(MOST_DOTS), table()).unwrap();
-        assert!(figure.picture.len() < 80_000, "{}", figure.picture.len());
+        assert!(figure.picture.len() < 20_000, "{}", figure.picture.len());
     }
 }

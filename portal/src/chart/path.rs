@@ -33,11 +33,16 @@ pub(crate) fn steps(values: impl Iterator<Item = f64>, height: f64) -> String {
 /// One rectangle for each run of columns that `is_in` takes, in a row that begins at `y` and is `height` high; they are
 /// added to `path`.
 pub(crate) fn row(path: &mut String, columns: usize, is_in: impl Fn(usize) -> bool, y: usize, height: usize) {
-    let mut at = 0;
+    let (mut at, mut last) = (0, None);
     while at < columns {
         let end = (at..columns).find(|column| !is_in(*column)).unwrap_or(columns);
         if end > at {
-            let _ = write!(path, "M{at} {y}h{}v{height}h-{}z", end - at, end - at);
+            // From the lower left corner of the one before; what is filled needs no last side.
+            let _ = match last.replace(at) {
+                None => write!(path, "M{at} {y}"),
+                Some(last) => write!(path, "m{}-{height}", at - last),
+            };
+            let _ = write!(path, "h{}v{height}h-{}", end - at, end - at);
         }
         at = end.max(at) + 1;
     }
@@ -63,9 +68,9 @@ mod tests {
     fn runs_of_columns_are_one_rectangle() {
         for (columns, expected) in [
             ("....", ""),
-            ("####", "M0 3h4v9h-4z"),
-            ("#..##", "M0 3h1v9h-1zM3 3h2v9h-2z"),
-            (".#", "M1 3h1v9h-1z"),
+            ("####", "M0 3h4v9h-4"),
+            ("#..##", "M0 3h1v9h-1m3-9h2v9h-2"),
+            (".#", "M1 3h1v9h-1"),
         ] {
             let mut path = String::new();
             row(&mut path, columns.len(), |at| columns.as_bytes()[at] == b'#', 3, 9);

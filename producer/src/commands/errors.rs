@@ -83,7 +83,7 @@ fn text(group: &ErrorGroup, here: Option<&Path>) -> String {
         let _ = writeln!(text, "  {}", line(frame, here));
     }
     if example.mini_batch_id.is_empty() {
-        let _ = write!(text, "  for example {} of node {}", example.process, example.node_id);
+        let _ = write!(text, "  for example {}", group.place());
     } else {
         let detail = if example.detail.is_empty() { String::new() } else { format!(" ({})", example.detail) };
         let _ = write!(

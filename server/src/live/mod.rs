@@ -12,7 +12,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prs_common::statistics::Live;
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Seen};
-use prs_jobs::report::{facts, tell_watched};
+use prs_jobs::looks::Looks;
+use prs_jobs::report::{facts_again, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
 use prs_portal::view::{Chrome, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, sort_errors};
 use tokio::sync::{Semaphore, watch};
@@ -117,12 +118,12 @@ async fn look(
     sender: &watch::Sender<Arc<Tick>>,
     renders: &Histogram,
 ) {
-    let mut number = 0;
+    let (mut number, mut looks) = (0, Looks::default());
     loop {
         let began = Instant::now();
         number += 1;
         let before = Arc::clone(&sender.borrow());
-        let seen = see(id, whereabouts, code_lines).await;
+        let seen = see(&mut looks, id, whereabouts, code_lines).await;
         renders.observe(began.elapsed().as_secs_f64());
         let tick = match seen {
             Ok((seen, live, title, parts)) => Tick {
@@ -156,13 +157,14 @@ type NamedParts = Vec<(&'static str, String)>;
 
 /// The job now, what its orchestrator said last, the title of its page and the parts.
 async fn see(
+    looks: &mut Looks,
     id: &str,
     whereabouts: &Whereabouts,
     code_lines: &CodeLines,
 ) -> Result<(Seen, Option<Live>, String, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
-    let (seen, mut facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
+    let (seen, mut facts) = facts_again(looks, &*home, whereabouts, false, Some(("/jobs/", ""))).await?;
     code_lines.put(&*home, &seen, &mut facts).await;
     let chrome = Chrome::default();
     let (title, mut parts) = {

@@ -12,6 +12,10 @@ impl Problem {
     /// What it means that a call failed; `refused` is the kind where the request is at fault. What only the server's operator may
     /// know goes to the log.
     pub(crate) fn of(failure: &Failure, refused: &'static Kind) -> Self {
+        if failure.is_full() {
+            warn!(%failure, "no room is left where the jobs are kept");
+            return Self::new(Kind::NO_ROOM, "No room is left where the jobs are kept.");
+        }
         match failure.kind {
             FailureKind::NotFound if refused.status == 404 => Self::new(refused, failure),
             FailureKind::NotFound => Self::new(Kind::JOB_NOT_FOUND, failure).hint("prs list lists the jobs"),

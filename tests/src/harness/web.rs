@@ -129,6 +129,11 @@ impl Web {
         token.clone_into(&mut self.token);
     }
 
+    /// The token that requests have.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// The answer to a request that has these headers, and no others but the host, the token and the length.
     #[track_caller]
     pub fn ask_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use prs_common::job::pipeline::step_id;
 use prs_common::layout;
 use prs_common::ledger::{JobLedger, Ledger, LedgerErrorKind};
-use prs_common::storage::{Storage, is_valid_key};
+use prs_common::storage::{Storage, StorageError, is_valid_key};
+use prs_common::timestamp::now_us;
 use prs_orchestrator::gc::removal::remove_job;
 use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::{JobRecord, JobResult, Policy, run_name};
@@ -16,13 +18,14 @@ use prs_worker::connect_fleet;
 use tokio::sync::watch::Sender;
 
 use super::cancel::cancel;
+use super::ended::EndedObject;
 use super::follow::{LEDGER, ask, until_ended};
 use super::pipeline;
 use super::reader::Reader;
 use super::workers::workers;
 use crate::caller::Caller;
 use crate::failure::Failure;
-use crate::homes::home::{JobHome, Seen};
+use crate::homes::home::{JobHome, Seen, object_of};
 use crate::standing::{Shown, Standing, WaitsFor};
 
 /// A job of a fleet.
@@ -120,6 +123,10 @@ impl JobHome for FleetHome {
         }
     }
 
+    async fn check_storage(&self) -> Result<(), Failure> {
+        self.reader.check_identity_again().await
+    }
+
     fn has_ended(&self, record: &JobRecord) -> bool {
         record.result.is_some()
     }
@@ -173,6 +180,19 @@ impl JobHome for FleetHome {
         }
         let run = run_name(&record.job_id, record.incarnation);
         Ok(self.reader.ledger(&*self.caller).await?.map(|ledger| ledger.job(&run)))
+    }
+
+    async fn object(&self, record: &JobRecord, key: &str) -> Result<Option<Bytes>, StorageError> {
+        let kept = self.reader.ended();
+        let name = EndedObject::of(record, key, now_us());
+        if let Some(found) = name.as_ref().and_then(|name| kept.get(name)) {
+            return Ok(found);
+        }
+        let found = object_of(&*self.storage, key).await?;
+        if let Some(name) = name {
+            kept.put(name, found.clone());
+        }
+        Ok(found)
     }
 
     async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `reader` | the servers for calls that only read |
 //! | `connection` | the ledger, which may be away for a while |
+//! | `ended` | what was read of jobs that have ended, in memory |
 //! | `home` | a job in the storage of a fleet |
 //! | `follow` | waiting for its end |
 //! | `cancel` | ending it |
@@ -14,6 +15,7 @@
 
 mod cancel;
 mod connection;
+mod ended;
 pub(crate) mod entry;
 mod follow;
 mod home;

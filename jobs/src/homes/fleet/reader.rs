@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prs_common::calls::Calls;
 use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
@@ -14,6 +15,7 @@ use prs_common::storage::{self, CountedStorage, Storage};
 use prs_orchestrator::job::fleet::{job_ids, job_storage};
 
 use super::connection::LedgerConnection;
+use super::ended::EndedObjects;
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::Whereabouts;
@@ -30,6 +32,9 @@ pub struct Reader {
     ledger: LedgerConnection,
     /// Hears of the calls to both.
     calls: Option<Arc<dyn Calls>>,
+    ended: EndedObjects,
+    /// Whether storage was seen with its identity.
+    had_identity: AtomicBool,
 }
 
 impl fmt::Debug for Reader {
@@ -54,7 +59,14 @@ impl Reader {
                 None => storage,
             };
             let ledger = LedgerConnection::new(urls.redis.clone());
-            Ok::<_, Failure>(Arc::new(Self { urls: urls.clone(), storage, ledger, calls }))
+            Ok::<_, Failure>(Arc::new(Self {
+                urls: urls.clone(),
+                storage,
+                ledger,
+                calls,
+                ended: EndedObjects::default(),
+                had_identity: AtomicBool::new(false),
+            }))
         };
         whereabouts.reader.get_or_try_init(open).await.map(|reader| Some(Arc::clone(reader)))
     }
@@ -67,6 +79,34 @@ impl Reader {
     /// The storage of the fleet.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
+    }
+
+    /// What was read of jobs that have ended.
+    pub(super) fn ended(&self) -> &EndedObjects {
+        &self.ended
+    }
+
+    /// Refuses a storage that has lost its identity: what is not there may lie where its folder was mounted.
+    ///
+    /// # Errors
+    /// It has none, or does not answer.
+    pub(crate) async fn check_identity(&self) -> Result<(), Failure> {
+        if storage::has_identity(&*self.storage).await.map_err(Failure::server)? {
+            self.had_identity.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(Failure::server(anyhow::anyhow!(
+            "{} has nothing of what prs keeps there: it was emptied, or a folder is not mounted",
+            self.storage
+        )))
+    }
+
+    /// The same where it is known to have had one.
+    ///
+    /// # Errors
+    /// As of [`Self::check_identity`].
+    pub(crate) async fn check_identity_again(&self) -> Result<(), Failure> {
+        if self.had_identity.load(Ordering::Relaxed) { self.check_identity().await } else { Ok(()) }
     }
 
     /// The prefix of a job.

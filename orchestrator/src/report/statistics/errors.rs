@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use prs_common::layout;
 use prs_common::segment::{ErrorDetail, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
 use prs_common::statistics::{
@@ -98,14 +99,20 @@ impl ErrorGroups {
         let message = cut(&record.message, MESSAGE);
         let group =
             self.groups.entry(kind).or_insert_with_key(|kind| Group::new(kind, detail, message, origin_us));
-        group.tries += 1;
+        // What was carried over is told once more, and was tried once.
+        let is_own = !layout::is_carried(&index.key);
+        group.tries += u64::from(is_own);
         if is_outcome {
             group.lost += 1;
             group.items_lost += record.items.saturating_sub(record.succeeded);
         }
         (group.first_us, group.last_us) = (group.first_us.min(started_us), group.last_us.max(started_us));
-        group.curve.add(started_us);
-        if group.nodes.len() < MOST_NODES || group.nodes.contains_key(&index.node_id) {
+        if is_own {
+            group.curve.add(started_us);
+        }
+        if !is_own {
+            // Its node has it already.
+        } else if group.nodes.len() < MOST_NODES || group.nodes.contains_key(&index.node_id) {
             *group.nodes.entry(index.node_id).or_default() += 1;
         }
         let same = |one: (char, char)| one.0 == one.1;

@@ -18,6 +18,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
+use prs_common::layout;
 use prs_common::ledger::NodeView;
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
@@ -155,14 +156,20 @@ impl Statistics {
         let clock_us = self.nodes.clock_us(index.node_id);
         let numbers: Vec<u32> = index.processes.iter().map(|process| process_number(&process.name)).collect();
         let is_present = index.incarnation == self.incarnation;
+        let is_carried = layout::is_carried(&index.key);
         for record in &index.tries {
             let started_us = record.started_us.saturating_add_signed(-clock_us);
             let is_outcome = is_outcome(record);
+            if !is_carried {
+                self.totals.by_status[record.status as usize] += 1;
+            }
             self.count(record, is_outcome);
             if record.status != TryStatus::RunDone || (is_outcome && !record.is_whole()) {
                 self.errors.add(index, record, started_us, is_outcome);
             }
-            if is_present {
+            if is_carried {
+                // The try counted with its own start; here it is an outcome and nothing else.
+            } else if is_present {
                 let process = numbers.get(record.process as usize).copied().unwrap_or_default();
                 self.add_present(record, is_outcome, (index.node_id, process), started_us);
             } else {
@@ -171,9 +178,8 @@ impl Statistics {
         }
     }
 
-    /// What of a try counts whatever the start it is of.
+    /// What of an outcome counts whatever the start it is of.
     fn count(&mut self, record: &TryRecord, is_outcome: bool) {
-        self.totals.by_status[record.status as usize] += 1;
         if !is_outcome {
             return;
         }

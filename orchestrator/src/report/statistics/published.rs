@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use prs_common::layout::LOGS;
+use bytes::Bytes;
 use prs_common::ledger::JobLedger;
-use prs_common::statistics::{FOLDER, Live, NAMES, Part};
-use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
+use prs_common::statistics::{Live, Part};
 
 use super::files::Pace;
 
@@ -33,36 +32,14 @@ impl PublishedParts {
     }
 }
 
-/// The parts of the statistics of a job, by their names: while it runs on a fleet those in its `ledger`, and otherwise those
-/// in its `storage`, which are some seconds older.
-pub async fn read(
-    storage: &dyn Storage,
-    ledger: Option<&dyn JobLedger>,
-) -> Result<HashMap<&'static str, Vec<u8>>, StorageError> {
-    if let Some(ledger) = ledger
-        && let Some(published) = wait_for_published(ledger).await
-    {
-        return Ok(published);
-    }
-    let mut found = HashMap::new();
-    for name in NAMES {
-        match storage.get(&format!("{LOGS}{FOLDER}{name}")).await {
-            Ok(bytes) => drop(found.insert(name, bytes.to_vec())),
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
-}
-
-/// What the orchestrator publishes for this reader; nothing where the ledger does not know the job, or does not answer, or
-/// no orchestrator watches over the job now.
-async fn wait_for_published(ledger: &dyn JobLedger) -> Option<HashMap<&'static str, Vec<u8>>> {
+/// The parts with these names, [`Live`] among them, that the orchestrator publishes in the ledger for this reader. Nothing where the
+/// ledger does not know the job, or does not answer, or no orchestrator watches over the job now: what storage has is some seconds older.
+pub async fn read(ledger: &dyn JobLedger, names: &[&'static str]) -> Option<HashMap<&'static str, Bytes>> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        let parts = tokio::time::timeout(PATIENCE, ledger.statistics(&NAMES)).await.ok()?.ok()?;
-        let parts = NAMES.into_iter().zip(parts);
-        let found: HashMap<_, _> = parts.filter_map(|(name, part)| Some((name, part?.to_vec()))).collect();
+        let parts = tokio::time::timeout(PATIENCE, ledger.statistics(names)).await.ok()?.ok()?;
+        let parts = names.iter().zip(parts);
+        let found: HashMap<_, _> = parts.filter_map(|(name, part)| Some((*name, part?))).collect();
         if found.contains_key(Live::NAME) {
             return Some(found);
         }
@@ -73,6 +50,8 @@ async fn wait_for_published(ledger: &dyn JobLedger) -> Option<HashMap<&'static s
 
 #[cfg(test)]
 mod tests {
+    use prs_common::statistics::NAMES;
+
     use super::*;
 
     #[test]

@@ -228,6 +228,22 @@ fn what_nodes_say_is_in_the_timeline_and_goes_on_with_a_successor() {
 }
 
 #[test]
+fn what_was_carried_over_is_an_outcome_and_no_second_try() {
+    let failed = (7, 1, 3_000_000, 2_000_000, 4, 1, 1);
+    let mut statistics = Statistics::new(2, ORIGIN);
+    statistics.add(&segment(failed, 1), |_| false);
+    let mut carried = segment(failed, 2);
+    carried.key = prs_common::layout::segment(2, 4, prs_common::layout::CARRIED, 0);
+    statistics.add(&carried, |_| true);
+    let (live, _, summary, errors, nodes) = parts(&statistics);
+    assert_eq!((live.tries, live.failed_tries, summary.by_status.iter().sum::<u64>()), (1, 1, 1));
+    assert_eq!((errors.groups[0].tries, errors.groups[0].mini_batches_lost), (1, 1));
+    assert_eq!(errors.groups[0].nodes, [(4, 1)]);
+    assert_eq!(summary.plan.cells().iter().map(|cell| cell.failed).sum::<u64>(), 1);
+    assert!(nodes.rows.is_empty() && live.timeline.total().failed_tries == 0, "it ran before this start");
+}
+
+#[test]
 fn clocks_of_nodes_do_not_move_the_timeline() {
     let hour = 3_600_000_000;
     let mut statistics = Statistics::new(1, ORIGIN);

@@ -38,6 +38,7 @@ static SAMPLE: LazyLock<Facts> = LazyLock::new(|| {
         complete: false,
         reused: None,
         submitted_us: NOON,
+        started_us: NOON,
         ended_us: Some(NOON + 724_000_000),
         seconds: 724.0,
         mini_batches: (1_000, 996, 4),

@@ -8,7 +8,7 @@ use crate::view::job::JobView;
 use crate::view::pictures::Detail;
 
 /// As much as a page shows: lists of any length have pages of their own.
-const DETAIL: Detail = Detail { rows: (50, 10), errors: 20, tracebacks: 60_000, tables: true };
+const DETAIL: Detail = Detail { rows: (20, 10), errors: 10, tracebacks: 4_000, tables: true };
 
 /// The tabs of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

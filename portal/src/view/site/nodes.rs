@@ -13,8 +13,8 @@ use crate::view::header::Chip;
 use crate::view::pictures::{Detail, activity_of, pictures};
 use crate::view::{Facts, nodes};
 
-/// Rows of the table; the API lists all.
-const MOST: usize = 500;
+/// Rows of the table, those that stand out first; the API lists all.
+const MOST: usize = 50;
 /// The picture of the nodes is wanted alone.
 const DETAIL: Detail = Detail { rows: (0, 0), errors: 0, tracebacks: 0, tables: false };
 

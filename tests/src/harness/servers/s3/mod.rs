@@ -28,7 +28,7 @@ use super::certificates::Certificates;
 use super::store::Store;
 use super::{free_port, in_process};
 use objects::{Condition, Objects};
-use service::{Gate, Hosts, Service, checksum_of};
+use service::{Gate, Hosts, Noted, Service, checksum_of};
 
 /// How long what a killed server does with its files may take.
 const END: Duration = Duration::from_secs(10);
@@ -146,6 +146,7 @@ pub struct S3Server {
     objects: Arc<Objects>,
     by_host: Arc<AtomicU64>,
     deletes: Arc<AtomicU64>,
+    noted: Arc<Noted>,
     runtime: Option<Runtime>,
     certificates: Option<(Certificates, TempDir)>,
     /// The folder, where it is to go with the server.
@@ -182,6 +183,7 @@ impl S3Server {
             objects: Arc::new(Objects::open(folder).unwrap()),
             by_host: Arc::default(),
             deletes: Arc::default(),
+            noted: Arc::default(),
             runtime: None,
             certificates,
             temporary: None,
@@ -201,7 +203,8 @@ impl S3Server {
             deletes: Arc::clone(&self.deletes),
         });
         service.set_auth(auth);
-        service.set_access(Gate { access_key: self.settings.access_key.clone() });
+        let noted = Arc::clone(&self.noted);
+        service.set_access(Gate { access_key: self.settings.access_key.clone(), noted });
         service.set_host(Hosts { count: Arc::clone(&self.by_host) });
         let tls = self.certificates.as_ref().map(|(certificates, _)| certificates.acceptor());
         let runtime = in_process::runtime();
@@ -218,6 +221,11 @@ impl S3Server {
     /// Requests so far that deleted something, one object or many.
     pub fn deletes(&self) -> u64 {
         self.deletes.load(Ordering::Relaxed)
+    }
+
+    /// The requests since the last call, or nothing the first time: each with its operation and the key it is about.
+    pub fn requests(&self) -> Vec<(String, String)> {
+        self.noted.take()
     }
 
     /// The URL that clients call their endpoint.

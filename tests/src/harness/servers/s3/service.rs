@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -531,11 +531,31 @@ const PUBLIC: &str = "public";
 /// Lets each key do what its rights say.
 pub(super) struct Gate {
     pub(super) access_key: String,
+    pub(super) noted: Arc<Noted>,
+}
+
+/// Requests, while somebody wants to know of them.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Mutex<Option<Vec<(String, String)>>>);
+
+impl Noted {
+    /// From now on they are noted; returns those since the last call.
+    pub(super) fn take(&self) -> Vec<(String, String)> {
+        self.0.lock().unwrap().replace(Vec::new()).unwrap_or_default()
+    }
+
+    fn note(&self, context: &S3AccessContext<'_>) {
+        if let Some(noted) = &mut *self.0.lock().unwrap() {
+            let key = context.s3_path().get_object_key().unwrap_or_default();
+            noted.push((context.s3_op().name().to_owned(), key.to_owned()));
+        }
+    }
 }
 
 #[async_trait]
 impl S3Access for Gate {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        self.noted.note(context);
         let Some(credentials) = context.credentials() else {
             let is_public = context.s3_path().get_bucket_name() == Some(PUBLIC);
             let is_allowed = is_public && Rights::Read.allow(context.s3_op().name());

@@ -1,0 +1,289 @@
+//! What pages about jobs of any size cost: bytes, calls to storage and ledger, and bytes that are read. Nothing of it depends on how many
+//! mini-batches a job has.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Job, Redis, Simulated, SimulatedFleet, Simulation, Web};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Nodes of a job, and workers of a target.
+const NODES: u32 = 500;
+/// Objects that a list of tries reads: records, the directory and four parts; and calls to the ledger of a job that runs.
+const MOST_OF_TRIES: usize = 8;
+const LEDGER_OF_TRIES: usize = 3;
+const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
+
+/// The pages of a job, with the most KB of each and the most when they are compressed.
+const PAGES: [(&str, usize, usize); 4] =
+    [("", 130, 18), ("/nodes", 60, 12), ("/mini-batches", 60, 12), ("/mini-batches?state=all", 60, 12)];
+
+fn own(job: Job) -> Job {
+    let folder = job.path("runtime");
+    fs::create_dir(&folder).unwrap();
+    job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+}
+
+fn served(job: &Job) -> Web {
+    let mut web = Web::start(job, &[]);
+    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
+    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    web.set_token(told["token"].as_str().unwrap());
+    web
+}
+
+/// Bytes of a page, and of the page as it goes to a browser.
+#[track_caller]
+fn sizes(web: &Web, path: &str) -> (usize, usize) {
+    let plain = web.page(path);
+    assert_eq!(plain.status, 200, "{path}: {}", plain.text());
+    let headers = [("Accept", "text/html"), ("Accept-Encoding", "gzip")];
+    let packed = web.ask_with("GET", path, &headers, "");
+    assert_eq!(packed.header("content-encoding"), Some("gzip"), "{path}");
+    (plain.body.len(), packed.body.len())
+}
+
+/// Whether one is not more than half as large again as the other: pictures of a few rounds of mini-batches and of hundreds differ.
+fn are_alike(one: usize, other: usize) -> bool {
+    one.max(other) * 2 <= one.min(other) * 3
+}
+
+/// What is wrong with the size of a page.
+fn excess(what: &str, (html, packed): (usize, usize), (most, most_packed): (usize, usize)) -> Option<String> {
+    let fits = html <= most << 10 && packed <= most_packed << 10;
+    (!fits).then(|| format!("{what}: {html} bytes of {most} KB, {packed} compressed of {most_packed} KB"))
+}
+
+#[track_caller]
+fn fits(what: &str, found: (usize, usize), most: (usize, usize)) {
+    assert_eq!(excess(what, found, most), None);
+}
+
+#[test]
+fn fifty_of_ten_thousand_jobs_are_a_small_page() {
+    let job = own(Job::new(""));
+    let runs = job.path("prs-runs");
+    let first = runs.join("score-00000");
+    fs::create_dir_all(&first).unwrap();
+    let made = Simulation { mini_batches: 10_000, nodes: 4, is_running: false }.write("score-00000", &first);
+    for at in 1..10_000_u64 {
+        let id = format!("score-{at:05}");
+        let mut record = made.record.clone();
+        record.submitted_us -= at * 1_000_000;
+        record.job_id.clone_from(&id);
+        if let Some(result) = &mut record.result {
+            result.job_id.clone_from(&id);
+        }
+        let folder = runs.join(&id);
+        fs::create_dir(&folder).unwrap();
+        let body = prs_common::seal::seal(serde_json::to_string_pretty(&record).unwrap());
+        fs::write(folder.join("job.json"), body).unwrap();
+    }
+    let web = served(&job);
+    let all = wait_for("all are listed", PATIENCE, || {
+        let list = web.get("/api/v1/jobs?limit=1").json(200);
+        (list["partial"].is_null()).then_some(list)
+    });
+    assert_eq!(all["total"], 10_000);
+    fits("/jobs", sizes(&web, "/jobs"), (50, 9));
+    let found = web.get("/api/v1/jobs?q=score-0123&state=completed").json(200);
+    assert_eq!(found["total"], 10, "{found}");
+}
+
+/// What asks a server of the tests' own, told by it.
+struct Monitor {
+    lines: Arc<Mutex<Vec<String>>>,
+    marks: AtomicU32,
+}
+
+impl Monitor {
+    fn start(redis: &Redis) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
+        stream.write_all(b"MONITOR\r\n").unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines() {
+                let Ok(line) = line else { return };
+                noted.lock().unwrap().push(line);
+            }
+        });
+        Self { lines, marks: AtomicU32::new(0) }
+    }
+
+    /// Waits until all that Redis was asked is noted, and gives it.
+    fn take(&self, redis: &Redis) -> Vec<String> {
+        let mark = format!("mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
+        redis.cli(&["echo", &mark]);
+        wait_for("the monitor has seen the mark", PATIENCE, || {
+            self.lines.lock().unwrap().iter().any(|line| line.contains(&mark)).then_some(())
+        });
+        std::mem::take(&mut *self.lines.lock().unwrap())
+    }
+
+    /// The calls about what has this in its keys.
+    fn calls(&self, redis: &Redis, about: &str) -> Vec<String> {
+        let is_call = |line: &String| line.contains(about) && !line.contains("[0 lua]");
+        self.take(redis).into_iter().filter(is_call).collect()
+    }
+}
+
+/// The calls for a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Calls {
+    storage: Vec<(String, String)>,
+    ledger: usize,
+}
+
+/// A job that was simulated, with the number of its orchestrator where it runs.
+struct Made {
+    id: String,
+    simulated: Simulated,
+    fence: Option<u64>,
+}
+
+impl Made {
+    /// Says for the orchestrator and the nodes what they would say each second.
+    fn say(&self, fleet: &SimulatedFleet) {
+        let Some(fence) = self.fence else { return };
+        fleet.hear_nodes(&self.simulated);
+        let parts = self.simulated.parts().into_iter().map(|(name, part)| (name, Bytes::from(part)));
+        fleet.publish(&self.id, &parts.collect::<Vec<_>>(), fence);
+    }
+
+    /// The first who reads waits for what is published for them.
+    fn is_read_first(&self, fleet: &SimulatedFleet, web: &Web) {
+        let is_shown = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(web.page(&format!("/jobs/{}", self.id)).status, 200);
+                is_shown.store(true, Ordering::Relaxed);
+            });
+            while !is_shown.load(Ordering::Relaxed) {
+                self.say(fleet);
+            }
+        });
+    }
+
+    /// What a page costs that was shown before; the keeper of the index of jobs may ask for the job in between.
+    fn calls(&self, fleet: &SimulatedFleet, (web, monitor): (&Web, &Monitor), page: &str) -> Calls {
+        let id = &self.id;
+        let look = || {
+            self.say(fleet);
+            drop((monitor.take(&fleet.redis), fleet.s3.requests()));
+            let path = format!("/jobs/{id}{page}");
+            assert_eq!(web.page(&path).status, 200, "{path}");
+            let ledger = monitor.calls(&fleet.redis, &format!("{{{id}}}"));
+            let storage: Vec<_> =
+                fleet.s3.requests().into_iter().filter(|(_, key)| key.contains(id)).collect();
+            assert!(storage.iter().all(|(_, key)| !key.contains("segments/")), "{storage:?}");
+            Calls { storage, ledger: ledger.len() }
+        };
+        (0..3).map(|_| look()).min_by_key(|calls| calls.ledger + calls.storage.len()).unwrap()
+    }
+}
+
+fn job_of(fleet: &SimulatedFleet) -> Job {
+    fleet.variables().iter().fold(own(Job::new("")), |job, (name, value)| job.with_own_variable(name, value))
+}
+
+/// How the page of a longer job differs in size from that of a shorter one, where that is not about the same.
+fn differ(what: &str, shorter: (usize, usize), longer: (usize, usize)) -> Option<String> {
+    let is_alike = are_alike(shorter.0, longer.0) && are_alike(shorter.1, longer.1);
+    (!is_alike).then(|| format!("{what}: {longer:?} bytes, and {shorter:?} of the shorter job"))
+}
+
+#[test]
+fn pages_cost_the_same_whatever_the_length_of_a_job() {
+    let here = own(Job::new(""));
+    let mut made = Vec::new();
+    for mini_batches in SIZES {
+        for is_running in [false, true] {
+            let id = format!("score-{mini_batches}-{is_running}");
+            let folder = here.path("prs-runs").join(&id);
+            fs::create_dir_all(&folder).unwrap();
+            let simulated = Simulation { mini_batches, nodes: NODES, is_running }.write(&id, &folder);
+            // A program that works there holds the lock.
+            let lock = fs::File::create(folder.join(".lock")).unwrap();
+            if is_running {
+                lock.lock().unwrap();
+            }
+            made.push((Made { id, simulated, fence: None }, lock));
+        }
+    }
+    let web = served(&here);
+    let mut wrong = Vec::new();
+    for (page, most, most_packed) in PAGES {
+        for is_running in [false, true] {
+            let mut before = None;
+            for mini_batches in SIZES {
+                let what = format!("/jobs/score-{mini_batches}-{is_running}{page}");
+                let found = sizes(&web, &what);
+                wrong.extend(excess(&what, found, (most, most_packed)));
+                if mini_batches == SIZES[2] {
+                    wrong.extend(differ(&what, before.unwrap(), found));
+                }
+                before = Some(found);
+            }
+        }
+    }
+    assert_eq!(web.get("/api/v1/jobs/score-1000000-true").json(200)["state"], "running");
+    assert_eq!(wrong, Vec::<String>::new());
+    drop(web);
+
+    // The same jobs in storage and ledger of a fleet.
+    let fleet = SimulatedFleet::start();
+    let monitor = Monitor::start(&fleet.redis);
+    let job = job_of(&fleet);
+    for (one, _) in &mut made {
+        fleet.bring(&one.id, &here.path("prs-runs").join(&one.id));
+        one.fence = one.id.ends_with("true").then(|| fleet.enter(&one.simulated));
+    }
+    let web = served(&job);
+    for (at, (page, ..)) in PAGES.into_iter().enumerate() {
+        let mut before = BTreeMap::new();
+        for (one, _) in &made {
+            if at == 0 {
+                one.is_read_first(&fleet, &web);
+            }
+            let calls = one.calls(&fleet, (&web, &monitor), page);
+            // The record, and the list of errors of one that runs; of its tries the directory and parts.
+            let most = match (one.fence.is_some(), page.starts_with("/mini-batches")) {
+                (false, false) => (0, 1),
+                (true, false) => (1, 2),
+                (false, true) => (0, MOST_OF_TRIES),
+                (true, true) => (LEDGER_OF_TRIES, MOST_OF_TRIES),
+            };
+            assert!(calls.ledger <= most.0 && calls.storage.len() <= most.1, "{}{page}: {calls:?}", one.id);
+            let count = (calls.ledger, calls.storage.len());
+            // A list of tries may look into more parts where there are more, up to so many.
+            let is_of_tries = page.starts_with("/mini-batches");
+            if let Some(shorter) = before.insert(one.fence.is_some(), count)
+                && one.id.contains("1000000")
+                && !is_of_tries
+            {
+                assert_eq!(count, shorter, "{}{page}", one.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fleet_of_five_hundred_workers_is_a_small_page() {
+    let fleet = SimulatedFleet::start();
+    let job = job_of(&fleet);
+    fleet.idle("default", NODES);
+    let web = served(&job);
+    fits("/fleet", sizes(&web, "/fleet"), (50, 10));
+    fits("/fleet/default", sizes(&web, "/fleet/default"), (50, 10));
+}
