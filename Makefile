@@ -12,7 +12,7 @@ PYTHON ?= python3
 # Flags for every cargo command; CI sets --locked.
 CARGO_FLAGS ?=
 # What `make bench` runs and how often.
-BENCH ?= W1 W2 W3 W4 W5 W6 W7 W9 W10 W11
+BENCH ?= W1 W2 W3 W4 W5 W6 W7 W8 W9 W10 W11
 REPEAT ?= 3
 BENCH_FLAGS ?=
 
@@ -188,7 +188,7 @@ test-examples: test-build servers
 # Tiny sizes: that the benchmarks work and their rows are right, not how fast anything is.
 .PHONY: test-bench
 test-bench: test-build servers
-	$(IN_VENV) python bench/run.py W1 W2 W3 W4 W5 W6 W7 W9 W10 W11 W12 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
+	$(IN_VENV) python bench/run.py W1 W2 W3 W4 W5 W6 W7 W8 W9 W10 W11 W12 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
 
 # Not part of `make test`: it wants root, and takes some minutes and gigabytes.
 .PHONY: compose-smoke

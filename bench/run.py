@@ -3,7 +3,7 @@
     bench/run.py W1 W3 [--size tiny|full] [--repeat N]
 
 Works on a fleet get RabbitMQ, Redis and an S3 server that are started once for all of them, and a worker of
-their own. Studies (W5, W6, W7, W9, W10) compare prs with itself and run once.
+their own. Studies (W5 to W10) compare prs with itself and run once.
 
 Every round runs each contestant once, one after the other, so that whatever else the machine does falls on
 all of them; the figures are medians over the rounds. Rows are checked in the first round, and prs's are
@@ -35,6 +35,7 @@ from w4 import SmallObjects
 from w5 import Scale
 from w6 import TheEnd
 from w7 import LosingWorkers
+from w8 import AServer
 from w9 import ManyWorkers
 from w10 import Distance
 from w11 import AddAColumnToParquet
@@ -52,6 +53,7 @@ WORKS = {
         Scale,
         TheEnd,
         LosingWorkers,
+        AServer,
         ManyWorkers,
         Distance,
         AddAColumnToParquet,
