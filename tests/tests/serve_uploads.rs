@@ -119,7 +119,10 @@ fn a_blob_is_kept_where_it_is_what_its_name_says() {
     let ask = |web: &Web| {
         post(web, "/api/v1/uploads/missing", &json!({ "blobs": [{ "sha256": name, "bytes": 4 }] }))
     };
-    assert_eq!(ask(&web).json(200)["missing"], json!([{ "sha256": name, "upload_url": null, "upload_headers": {} }]));
+    assert_eq!(
+        ask(&web).json(200)["missing"],
+        json!([{ "sha256": name, "upload_url": null, "upload_headers": {} }])
+    );
     let wrong = put(&web, &name, b"rows!").json(422);
     assert_eq!(wrong["type"], "/problems/digest-mismatch");
     assert_eq!(web.get(&format!("/api/v1/blobs/{name}")).status, 404);
