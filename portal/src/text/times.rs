@@ -42,6 +42,11 @@ pub fn day_and_clock(us: u64) -> String {
     format_us(us)[..19].replace('T', " ")
 }
 
+/// `2026-11-21T12:20:05.123Z`: what the markup of a page takes, which knows no microseconds.
+pub fn machine(us: u64) -> String {
+    format!("{}Z", &format_us(us)[..23])
+}
+
 /// `21 Nov`, in UTC.
 pub fn day(us: u64) -> String {
     const MONTHS: [&str; 12] =
@@ -81,6 +86,7 @@ mod tests {
     fn points_in_time_are_read_in_utc() {
         let at = 1_763_719_212_123_456;
         assert_eq!((clock(at).as_str(), day_and_clock(at).as_str()), ("10:00:12", "2025-11-21 10:00:12"));
+        assert_eq!(machine(at), "2025-11-21T10:00:12.123Z");
         assert_eq!(day(at), "21 Nov");
         assert_eq!(day(0), "1 Jan");
     }

@@ -97,7 +97,7 @@ impl Header {
 }
 
 fn time(us: u64) -> (String, String) {
-    (format!("{} UTC", day_and_clock(us)), prs_common::timestamp::format_us(us))
+    (format!("{} UTC", day_and_clock(us)), crate::text::times::machine(us))
 }
 
 fn figures(facts: &Facts) -> Vec<(&'static str, String)> {

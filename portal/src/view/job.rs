@@ -119,10 +119,7 @@ impl<'a> JobView<'a> {
                 _ => String::new(),
             },
             next: next(facts),
-            made: (
-                format!("{} UTC", day_and_clock(facts.now_us)),
-                prs_common::timestamp::format_us(facts.now_us),
-            ),
+            made: (format!("{} UTC", day_and_clock(facts.now_us)), crate::text::times::machine(facts.now_us)),
             figures,
             facts,
             is_served: below.is_some(),

@@ -4,10 +4,11 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use prs_common::hexadecimal;
-use prs_common::timestamp::{format_us, now_us};
+use prs_common::timestamp::now_us;
 use prs_jobs::audit::AuditLine;
 use prs_jobs::idempotency::is_key;
 use prs_jobs::tokens::{Role, Secret, Token};
+use prs_portal::text::times::machine;
 use prs_portal::view::{AuditPage, AuditRow, ConfirmPage, GivenToken, TokenRow, TokensPage};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -110,7 +111,7 @@ async fn page(
 
 /// A moment for people and for programs.
 fn moment(us: u64) -> (String, String) {
-    let text = format_us(us);
+    let text = machine(us);
     (format!("{} UTC", text[..16].replace('T', " ")), text)
 }
 
@@ -245,7 +246,10 @@ pub(super) async fn audit_page(
 fn line(of: AuditLine) -> AuditRow {
     let how = of.how.map(|how| format!(" ({how})")).unwrap_or_default();
     AuditRow {
-        at: (format!("{} UTC", of.at.get(..19).unwrap_or(&of.at).replace('T', " ")), of.at),
+        at: (
+            format!("{} UTC", of.at.get(..19).unwrap_or(&of.at).replace('T', " ")),
+            format!("{}Z", of.at.get(..23).unwrap_or(&of.at)),
+        ),
         principal: of.principal.unwrap_or_default(),
         role: format!("{}{how}", of.role.unwrap_or_default()),
         address: of.address,

@@ -2,10 +2,10 @@
 
 use axum::extract::State;
 use axum::response::Html;
-use prs_common::timestamp::format_us;
 use prs_jobs::compare::{Comparison, Side, compare};
 use prs_jobs::homes::{Home, Seen};
 use prs_portal::text::day_and_clock;
+use prs_portal::text::times::machine;
 use prs_portal::view::{ComparePage, ComparedFile, ComparedJob};
 
 use super::job::in_address;
@@ -107,7 +107,7 @@ fn job(side: &Side) -> ComparedJob {
         job_id: record.job_id.clone(),
         title: record.spec.display_name.clone().unwrap_or_else(|| record.spec.name.clone()),
         state: Some((result.state, result.findings.complete)),
-        submitted: (format!("{} UTC", day_and_clock(record.submitted_us)), format_us(record.submitted_us)),
+        submitted: (format!("{} UTC", day_and_clock(record.submitted_us)), machine(record.submitted_us)),
         seconds: result.seconds,
         items: (result.items.total, result.items.failed),
         run: side.run,

@@ -6,10 +6,10 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use prs_common::hexadecimal;
 use prs_common::job::{EndpointFile, Invocation};
 use prs_common::registry::Endpoint;
-use prs_common::timestamp::format_us;
 use prs_jobs::endpoints::{self, Expected, IfThere};
 use prs_jobs::intake::Call;
 use prs_jobs::records::{Deployment, scoring_uri};
+use prs_portal::text::times::machine;
 use prs_portal::view::{
     DeletePage, DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, GivenCall, Refused,
 };
@@ -30,7 +30,7 @@ use crate::problem::{Kind, Problem};
 
 /// A moment for people and for programs.
 fn moment(us: u64) -> (String, String) {
-    let text = format_us(us);
+    let text = machine(us);
     (format!("{} UTC", text[..16].replace('T', " ")), text)
 }
 

@@ -36,7 +36,10 @@ fn title_of(kind: AssetKind) -> &'static str {
 
 /// A moment for people and for programs.
 fn moment(text: &str) -> (String, String) {
-    (format!("{} UTC", text.get(..16).unwrap_or(text).replace('T', " ")), text.to_owned())
+    (
+        format!("{} UTC", text.get(..16).unwrap_or(text).replace('T', " ")),
+        format!("{}Z", text.get(..23).unwrap_or(text)),
+    )
 }
 
 /// `GET /registry/{kind}`.

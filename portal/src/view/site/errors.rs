@@ -130,7 +130,7 @@ impl<'a> ErrorsPage<'a> {
 
     fn made(&self) -> (String, String) {
         let now = self.job.facts.now_us;
-        (format!("{} UTC", day_and_clock(now)), prs_common::timestamp::format_us(now))
+        (format!("{} UTC", day_and_clock(now)), crate::text::times::machine(now))
     }
 
     /// The number of the first card of the page before this one, and of the one behind it.

@@ -197,7 +197,7 @@ impl FleetPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), prs_common::timestamp::format_us(self.at_us))
+        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
     }
 
     /// Where the filters lead.
@@ -227,7 +227,7 @@ impl WorkerPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), prs_common::timestamp::format_us(self.at_us))
+        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
     }
 
     /// What is known of it: names and texts.

@@ -65,10 +65,7 @@ impl JobRow {
     }
 
     fn submitted(&self) -> (String, String) {
-        (
-            format!("{} UTC", day_and_clock(self.submitted_us)),
-            prs_common::timestamp::format_us(self.submitted_us),
-        )
+        (format!("{} UTC", day_and_clock(self.submitted_us)), crate::text::times::machine(self.submitted_us))
     }
 
     fn took(&self) -> String {
@@ -163,7 +160,7 @@ impl JobsPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), prs_common::timestamp::format_us(self.at_us))
+        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
     }
 
     fn says(&self) -> String {

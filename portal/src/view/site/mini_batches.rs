@@ -65,7 +65,7 @@ impl TryLine {
 
     pub(super) fn began(&self) -> (String, String) {
         let at = self.times_us[0];
-        (format!("{} UTC", day_and_clock(at)), prs_common::timestamp::format_us(at))
+        (format!("{} UTC", day_and_clock(at)), crate::text::times::machine(at))
     }
 
     pub(super) fn message(&self) -> String {

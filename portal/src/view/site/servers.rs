@@ -123,7 +123,7 @@ impl ServersPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), prs_common::timestamp::format_us(self.at_us))
+        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
     }
 }
 
