@@ -14,6 +14,7 @@ use super::init_errors::InitErrors;
 use super::lost_nodes::LostNodes;
 use super::progress_overview::ProgressOverview;
 use super::summaries::Summaries;
+use super::write_whole;
 use crate::job::errors::{ErrorGroup, ErrorSummary};
 
 /// `readme.txt`: what is where below `logs/`.
@@ -102,7 +103,7 @@ impl Journal {
     }
 
     /// Writes the summaries of errors, processes and nodes anew.
-    pub(crate) fn summaries(&self, errors: &ErrorSummary, summaries: &Summaries) {
+    pub(crate) fn summaries(&self, work: &Path, errors: &ErrorSummary, summaries: &Summaries) {
         let errors = ErrorList::new(errors, self.errors_of_nodes());
         let json = serde_json::to_string_pretty(&errors).expect("a list holds only plain values");
         let files = [
@@ -114,8 +115,7 @@ impl Journal {
         ];
         for (name, text) in files {
             let path = self.logs.join(name);
-            let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
+            if let Err(error) = write_whole(work, &path, text) {
                 tracing::warn!(path = %path.display(), %error, "a report is not up to date");
             }
         }

@@ -17,6 +17,7 @@ use prs_common::try_table::{Block, DIRECTORY, Directory, Extent, FOLDER, Row, Wh
 
 use super::processed_mini_batches::NOT_FIRST;
 use super::statistics::group_id_of;
+use super::write_whole;
 
 /// Errors of a part that have their tracebacks in it.
 const MOST_EXPLAINED: usize = 64;
@@ -150,10 +151,7 @@ impl TryTable {
             return;
         }
         self.directory.written_us = now_us();
-        let aside = work.join("tries.directory");
-        let written = std::fs::write(&aside, self.directory.encode())
-            .and_then(|()| std::fs::rename(&aside, self.folder.join(DIRECTORY)));
-        match written {
+        match write_whole(work, &self.folder.join(DIRECTORY), self.directory.encode()) {
             Ok(()) => self.written = Some(followed),
             Err(error) => tracing::warn!(%error, "the directory of tries is not up to date; the job goes on"),
         }

@@ -15,6 +15,7 @@ use crate::report::error_list::ErrorList;
 use crate::report::job_result;
 use crate::report::page::{self, PageLocation};
 use crate::report::progress_overview::describe;
+use crate::report::write_whole;
 use crate::segments;
 use crate::segments::catalog::Catalog;
 use crate::segments::failed_mini_batches;
@@ -115,7 +116,7 @@ impl Watch<'_> {
     /// Writes the summaries of errors, processes and nodes anew.
     pub(super) fn write_summaries(&self) {
         if let Some(catalog) = self.catalog.as_deref() {
-            self.journal.summaries(&catalog.errors, &catalog.summaries);
+            self.journal.summaries(&self.job.work, &catalog.errors, &catalog.summaries);
         }
     }
 
@@ -126,7 +127,7 @@ impl Watch<'_> {
         self.journal.progress(text.lines().next().unwrap_or_default());
         self.journal.decision(text.lines().next().unwrap_or_default());
         let path = self.job.logs.join("job_result.txt");
-        if let Err(source) = std::fs::write(&path, &text) {
+        if let Err(source) = write_whole(&self.job.work, &path, &text) {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
         }
     }
@@ -140,7 +141,7 @@ impl Watch<'_> {
         let place = PageLocation { called: self.place, is_among_logs: true, steps: None };
         let statistics = page::published_in(&self.job.logs);
         let html = page::html(&self.record, result, &errors.unwrap_or_default(), statistics, place);
-        if let Err(error) = std::fs::write(self.job.logs.join(page::NAME), html) {
+        if let Err(error) = write_whole(&self.job.work, &self.job.logs.join(page::NAME), html) {
             self.journal.error(format_args!("{} is not written: {error}", page::NAME));
         }
     }

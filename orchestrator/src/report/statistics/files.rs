@@ -9,6 +9,7 @@ use prs_common::statistics::{Activity, Errors, FOLDER, Live, NAMES, Nodes, Part,
 
 use super::{Standing, Statistics};
 use crate::metrics::OrchestratorMetrics;
+use crate::report::write_whole;
 
 /// Nobody reads any more when [`WATCHED`] was not touched for so long.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
@@ -103,12 +104,8 @@ impl StatisticsFiles {
     fn write(&mut self, name: &'static str, statistics: &Statistics, standing: &Standing) {
         let Some(part) = statistics.part(name, standing) else { return };
         self.metrics.part_written(name, part.len());
-        let aside = self.aside.join(format!("statistics.{name}"));
         let place = self.folder.join(name);
-        let written = std::fs::write(&aside, part)
-            .and_then(|()| std::fs::create_dir_all(&self.folder))
-            .and_then(|()| std::fs::rename(&aside, &place));
-        if let Err(error) = written
+        if let Err(error) = write_whole(&self.aside, &place, part)
             && !std::mem::replace(&mut self.has_failed, true)
         {
             tracing::warn!(path = %place.display(), %error, "the statistics are not up to date; the job goes on");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prs_common::job::JobSpec;
+use prs_common::layout;
 use prs_common::ledger::{JobState, NodeInfo, NodeReport, NodeView, RunningTry};
 use prs_common::segment::{ErrorDetail, ProcessRef, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
@@ -233,7 +234,7 @@ fn what_was_carried_over_is_an_outcome_and_no_second_try() {
     let mut statistics = Statistics::new(2, ORIGIN);
     statistics.add(&segment(failed, 1), |_| false);
     let mut carried = segment(failed, 2);
-    carried.key = segment(2, 4, CARRIED, 0);
+    carried.key = layout::segment(2, 4, layout::CARRIED, 0);
     statistics.add(&carried, |_| true);
     let (live, _, summary, errors, nodes) = parts(&statistics);
     assert_eq!((live.tries, live.failed_tries, summary.by_status.iter().sum::<u64>()), (1, 1, 1));
