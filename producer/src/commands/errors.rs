@@ -176,7 +176,7 @@ ValueError: bad
         assert_eq!(text(&group, Some(Path::new("/h"))), expected);
         group = ErrorGroup { messages_differ: true, frame: None, example: Example::default(), ..group };
         assert!(
-            text(&group, None).contains("2 more; other messages differ\n  for example  of node 0\n    Trace")
+            text(&group, None).contains("2 more; other messages differ\n  for example node 0\n    Trace")
         );
     }
 
