@@ -83,9 +83,7 @@ class AServer(Study):
         ratios = [watched / alone for alone, watched in zip(seconds[False], seconds[True], strict=True)]
         figures = []
         for is_watched, what in ((False, "nobody watches"), (True, f"{self.watchers} watch")):
-            figures.append(
-                Figure(f"W2, {what}: whole command", statistics.median(seconds[is_watched]), "s")
-            )
+            figures.append(Figure(f"W2, {what}: whole command", statistics.median(seconds[is_watched]), "s"))
             most = max(memory[is_watched])
             figures.append(Figure(f"W2, {what}: most memory of prs worker", most, "MB"))
         figures.append(Figure("W2: median of watched to alone", statistics.median(ratios), "x", "< 1.02"))

@@ -17,8 +17,16 @@ use crate::index::Index;
 use crate::live::Watches;
 use crate::metrics::Metrics;
 use crate::problem::{Kind, Places, Problem};
-use crate::serve::Direct;
 use crate::servers::ServersView;
+
+/// What goes past a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Direct {
+    /// Files that are asked for.
+    pub downloads: bool,
+    /// Files that are sent.
+    pub uploads: bool,
+}
 
 /// What handlers share. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -49,10 +49,11 @@ mod serve;
 mod servers;
 mod traced;
 
+pub use app::Direct;
 pub use auth::link::{LinkError, ask_for_link};
 pub use auth::oidc::OidcOptions;
 pub use auth::proxy::Network;
 pub use auth::role_map::RoleMap;
 pub use door::TlsFiles;
 pub use http::rates::Limits;
-pub use serve::{Direct, FirstToken, Options, ServeError, Server};
+pub use serve::{FirstToken, Options, ServeError, Server};

@@ -27,7 +27,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use tracing::{error, info, warn};
 use url::Url;
 
-use crate::app::{App, Shared};
+use crate::app::{App, Direct, Shared};
 use crate::audit::audited;
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
 use crate::auth::oidc::{OidcOptions, SignIn, is_safe};
@@ -105,15 +105,6 @@ pub struct Options {
     pub allowed_inputs: Vec<String>,
     /// Whether who asks gets files straight from the storage, and sends them straight there, where that can be.
     pub direct: Direct,
-}
-
-/// What goes past a server.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Direct {
-    /// Files that are asked for.
-    pub downloads: bool,
-    /// Files that are sent.
-    pub uploads: bool,
 }
 
 /// A token that was made elsewhere.

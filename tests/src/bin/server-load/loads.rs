@@ -258,9 +258,9 @@ fn on_a_fleet(
     let run = folder.join("long");
     fs::create_dir_all(&run)?;
     let mut made = long.write("long", &run);
-    let log = run.join("logs/user/stdout/0");
-    fs::create_dir_all(&log)?;
-    fs::write(log.join("process000.txt"), "a line of a log\n".repeat(100_000))?;
+    let printed = run.join("logs/user/stdout/0");
+    fs::create_dir_all(&printed)?;
+    fs::write(printed.join("process000.txt"), "a line of a log\n".repeat(100_000))?;
     fleet.bring("long", &run);
     let jobs = vec![Running { id: "long".to_owned(), fence: fleet.enter(&made) }];
     made.goes_on();
@@ -315,7 +315,8 @@ fn watchers(
         tokio::time::sleep_until(counted.into()).await;
         let meter = web.meter();
         let mut came = Vec::new();
-        tokio::time::sleep_until((until - Duration::from_millis(200)).into()).await;
+        let last_look = counted + Duration::from_millis(2_000 * size.seconds - 200);
+        tokio::time::sleep_until(last_look.into()).await;
         let (percent, megabytes) = (meter.percent(), web.megabytes());
         while let Some(times) = streams.join_next().await {
             came.push(times??);
