@@ -19,6 +19,7 @@ def run(mini_batch):
     return [open(path).read() for path in mini_batch]
 ";
 const PATIENCE: Duration = Duration::from_mins(2);
+const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 fn served(job: &Job) -> Web {
     let mut web = Web::start(job, &[]);
@@ -59,7 +60,7 @@ fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
     assert_eq!(workers(&web, "q=nothing-of-this-name").len(), 0);
     web.get("/api/v1/workers?state=odd").json(400);
     for (body, status) in [("{\"reasn\": \"x\"}", 400), ("[", 400)] {
-        let answer = web.ask_with("POST", &format!("/api/v1/workers/{name}/drain"), &[], body);
+        let answer = web.ask_with("POST", &format!("/api/v1/workers/{name}/drain"), &JSON, body);
         assert_eq!(answer.status, status, "{}", answer.text());
     }
     assert_eq!(web.ask_with("POST", "/api/v1/workers/nobody/drain", &[], "").status, 404);
@@ -75,7 +76,8 @@ fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
     assert_eq!(workers(&web, "target=other").len(), 0, "it is forgotten at once");
 
     // One at work lets its mini-batch end.
-    let asked = web.ask_with("POST", &format!("/api/v1/workers/{name}/drain"), &[], "{\"reason\": \"disk\"}");
+    let asked =
+        web.ask_with("POST", &format!("/api/v1/workers/{name}/drain"), &JSON, "{\"reason\": \"disk\"}");
     assert_eq!(asked.json(202)["state"], "draining");
     let draining = wait_for("it is draining", PATIENCE, || workers(&web, "state=draining").pop());
     assert_eq!(draining["drain_reason"], "disk (local)", "{draining}");
