@@ -257,10 +257,11 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
                 one.is_read_first(&fleet, &web);
             }
             let calls = one.calls(&fleet, (&web, &monitor), page);
-            // The record, and the list of errors of one that runs; of its tries the directory and parts.
+            // The record, the list of errors of one that runs, and the code, which these jobs lack; of its tries the directory and
+            // parts.
             let most = match (one.fence.is_some(), page.starts_with("/mini-batches")) {
-                (false, false) => (0, 1),
-                (true, false) => (1, 2),
+                (false, false) => (0, 2),
+                (true, false) => (1, 3),
                 (false, true) => (0, MOST_OF_TRIES),
                 (true, true) => (LEDGER_OF_TRIES, MOST_OF_TRIES),
             };
