@@ -108,7 +108,8 @@ def serving(bench: Bench, folder: Path) -> Iterator[str]:
             text=True,
         )
     try:
-        yield json.loads(server.stdout.readline())["url"]
+        record = "".join(iter(server.stdout.readline, "}\n")) + "}"
+        yield json.loads(record)["url"]
     finally:
         server.terminate()
         server.wait(timeout=60)

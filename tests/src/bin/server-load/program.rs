@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -42,9 +42,9 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(fs::File::create(folder.join("serve.err"))?);
         let mut child = command.spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("it has an output")?).read_line(&mut line)?;
-        let record: Value = serde_json::from_str(&line)?;
+        let stdout = BufReader::new(child.stdout.take().ok_or("it has an output")?);
+        let mut records = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>();
+        let record = records.next().ok_or("it does not say where it listens")??;
         let url = record["url"].as_str().ok_or("it tells its address")?;
         Ok(Self { address: url.trim_start_matches("http://").parse()?, child })
     }
