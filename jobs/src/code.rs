@@ -51,10 +51,14 @@ pub async fn archive_of(home: &dyn JobHome, record: &JobRecord) -> Result<Option
 /// As [`archive_of`].
 pub async fn files(home: &dyn JobHome, record: &JobRecord) -> Result<Vec<CodeFile>, Failure> {
     let Some(body) = archive_of(home, record).await? else { return Ok(Vec::new()) };
-    let listed = unpacking(move || archive::sizes(&body)).await?;
+    unpacking(move || listed(&body)).await
+}
+
+/// The files of an archive, by their paths.
+fn listed(archive: &[u8]) -> std::io::Result<Vec<CodeFile>> {
     let file =
         |(path, bytes): (std::path::PathBuf, u64)| CodeFile { path: path.display().to_string(), bytes };
-    let mut files: Vec<CodeFile> = listed.into_iter().map(file).collect();
+    let mut files: Vec<CodeFile> = archive::sizes(archive)?.into_iter().map(file).collect();
     files.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(files)
 }
@@ -96,9 +100,9 @@ pub async fn around(
     places: Vec<String>,
     beside: u64,
 ) -> Result<HashMap<String, Vec<(u64, String)>>, Failure> {
-    let files = files(home, record).await?;
     let Some(body) = archive_of(home, record).await? else { return Ok(HashMap::new()) };
     unpacking(move || {
+        let files = listed(&body)?;
         let mut found = HashMap::new();
         for place in places {
             let Some((file, line)) = file_and_line(&files, &place) else { continue };

@@ -28,7 +28,7 @@ pub struct Standing {
     pub waits_for: Option<WaitsFor>,
     /// The compute target of the job; empty where it runs on this machine.
     pub target: String,
-    /// When somebody asked the program that runs it on this machine to cancel it, microseconds since the Unix epoch.
+    /// When a user asked the program that runs it on this machine to cancel it, microseconds since the Unix epoch.
     pub cancel_asked_us: Option<u64>,
 }
 

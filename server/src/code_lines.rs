@@ -1,7 +1,9 @@
-//! The lines of code around the places that errors came from. Code does not change under its checksum, so each place is read once.
+//! The lines of code around the places that errors came from. Code does not change under its checksum, so each place is read once;
+//! code that cannot be read is asked for again after a while, and not with each look.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use prs_jobs::code;
 use prs_jobs::homes::{JobHome, Seen};
@@ -11,25 +13,37 @@ use prs_portal::view::Facts;
 const MOST: usize = 2_000;
 /// Lines at each side of a place.
 const BESIDE: u64 = 1;
+/// Between two attempts to read code that could not be read.
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// Lines with their numbers.
 type Lines = Vec<(u64, String)>;
 
-/// What was read so far, by the name of the code in storage and the place. Cheap to clone.
+/// What was read so far.
+#[derive(Debug, Default)]
+struct Kept {
+    /// By the name of the code in storage, and the place.
+    lines: HashMap<(String, String), Lines>,
+    /// Code that could not be read, with the moment from which it is tried again.
+    unreadable: HashMap<String, Instant>,
+}
+
+/// What was read so far. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CodeLines(Arc<Mutex<HashMap<(String, String), Lines>>>);
+pub(crate) struct CodeLines(Arc<Mutex<Kept>>);
 
 impl CodeLines {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Puts the lines into the errors of a job. Code that cannot be read leaves them out: its page says why.
     pub(crate) async fn put(&self, home: &dyn JobHome, seen: &Seen, facts: &mut Facts) {
         let code = seen.record.as_given().code;
         if code.is_empty() {
             return;
         }
-        let known = |place: &str| {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.get(&(code.clone(), place.to_owned())).cloned()
-        };
+        let known = |place: &str| self.kept().lines.get(&(code.clone(), place.to_owned())).cloned();
         let mut missing: Vec<String> = Vec::new();
         for error in facts.errors.iter_mut().filter(|error| !error.place.is_empty()) {
             match known(&error.place) {
@@ -38,20 +52,27 @@ impl CodeLines {
                 None => missing.push(error.place.clone()),
             }
         }
-        if missing.is_empty() {
+        let waits = self.kept().unreadable.get(&code).is_some_and(|again| Instant::now() < *again);
+        if missing.is_empty() || waits {
             return;
         }
-        let Ok(mut found) = code::around(home, &seen.record, missing.clone(), BESIDE).await else { return };
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() + missing.len() > MOST {
-            kept.clear();
+        let found = code::around(home, &seen.record, missing.clone(), BESIDE).await;
+        let mut kept = self.kept();
+        if kept.lines.len() + missing.len() > MOST {
+            *kept = Kept::default();
         }
+        let Ok(mut found) = found else {
+            let now = Instant::now();
+            kept.unreadable.retain(|_, again| now < *again);
+            kept.unreadable.insert(code, now + AGAIN);
+            return;
+        };
         for place in missing {
             let lines = found.remove(&place).unwrap_or_default();
             for error in facts.errors.iter_mut().filter(|error| error.place == place) {
                 error.around.clone_from(&lines);
             }
-            kept.insert((code.clone(), place), lines);
+            kept.lines.insert((code.clone(), place), lines);
         }
     }
 }

@@ -219,7 +219,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def ask(site: Site, secret: str, report: Path, *more: str) -> None:
-    """Asks a server for everything, as whoever has this secret."""
+    """Asks a server for everything, as the holder of this secret."""
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml")]
     command += ["--no-color", "run", f"{site.url}/openapi.json", "--checks", ",".join(CHECKS), "--seed", SEED]
     command += [

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::fs;
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
@@ -22,11 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 fn served(job: &Job) -> Web {
-    let mut web = Web::start(job, &[]);
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &[])
 }
 
 /// The workers that a list of the server has.
@@ -43,9 +38,7 @@ fn name_of(worker: &Value) -> String {
 fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
     let fleet = Fleet::start();
     let job = fleet.job(Job::new(WAITS)).with_files(4).with("mini_batch_size", 1).with("node_count", 2);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let job = job.with_runtime_folder();
     let web = served(&job);
     let (mut first, idle) =
         (fleet.worker(&job, &["--slots", "1"]), fleet.worker(&job, &["--target", "other"]));
@@ -102,9 +95,7 @@ fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
 fn the_pages_of_a_fleet_show_targets_workers_and_the_last_day() {
     let fleet = Fleet::start();
     let job = fleet.job(Job::new(WAITS)).with_files(2).with("mini_batch_size", 1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let job = job.with_runtime_folder();
     let web = served(&job);
     let id = fleet.hand_in(&job);
     let _worker = fleet.worker(&job, &["--slots", "1"]);

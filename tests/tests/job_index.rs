@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
@@ -17,17 +16,11 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 fn job(fleet: &Fleet) -> Job {
     let job = fleet.job(Job::new(ECHO)).with_files(4).with("mini_batch_size", 1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+    job.with_runtime_folder()
 }
 
 fn served(job: &Job) -> Web {
-    let mut web = Web::start(job, &[]);
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &[])
 }
 
 fn list(web: &Web) -> Value {

@@ -51,18 +51,11 @@ const PATIENCE: Duration = Duration::from_mins(2);
 fn job(script: &str, files: usize) -> Job {
     let job = Job::new(script).with_files(files).with("mini_batch_size", 1).with("run_max_try", 2);
     let job = job.with("allowed_failed_count", -1).with("allowed_failed_percent", 100);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let folder = folder.display().to_string();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder)
+    job.with_runtime_folder()
 }
 
 fn served(job: &Job) -> Web {
-    let mut web = Web::start(job, &[]);
-    let told = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(told).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &[])
 }
 
 /// All of a list, page by page, and of each entry the mini-batch and the try.

@@ -54,7 +54,7 @@ fn back(web: &Web, cookie: &str, code: &str, state: &str) -> Answer {
     web.ask_with("GET", &path, &[("Cookie", cookie), PAGE, ("Sec-Fetch-Site", "cross-site")], "")
 }
 
-/// What becomes of somebody who signs in.
+/// What becomes of a person who signs in.
 fn sign_in(web: &Web, provider: &IdentityProvider) -> Answer {
     let (cookie, asked) = sent(web);
     let code = provider.sign_in(&asked);
@@ -162,7 +162,7 @@ fn what_does_not_hold_lets_nobody_in() {
     is_kept_out(&back(&web, &mine, "another", &asked["state"]), untrue);
     assert_eq!(back(&web, &mine, &code, &asked["state"]).status, 303);
     is_kept_out(&back(&web, &mine, &code, &asked["state"]), untrue);
-    // It says itself that somebody may not.
+    // It says itself that the user may not.
     let (mine, asked) = sent(&web);
     let path = format!("/oidc/return?error=access_denied&error_description=%3Cb%3E&state={}", asked["state"]);
     let told = web.ask_with("GET", &path, &[("Cookie", &mine), PAGE], "");
@@ -207,7 +207,7 @@ fn keys_change_and_a_provider_may_be_away() {
     let secret = job.command(&["token", "create", "ci", "--role", "read", "-q"]).stdout.trim().to_owned();
     let bearer = format!("Bearer {secret}");
     assert_eq!(web.ask_with("GET", "/api/v1/jobs", &[("Authorization", &bearer)], "").status, 200);
-    // One that was away at the start is asked when somebody signs in.
+    // One that was away at the start is asked when a person signs in.
     let other = served(&job, &provider);
     assert_eq!(other.page("/oidc/start").status, 503);
     provider.is_away(false);

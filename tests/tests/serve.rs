@@ -48,10 +48,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// A job whose servers tell of themselves in a folder of its own.
 fn job(script: &str, files: usize) -> Job {
     let job = Job::new(script).with_files(files).with("mini_batch_size", 1).with("run_max_try", 1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let folder = folder.display().to_string();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder)
+    job.with_runtime_folder()
 }
 
 /// Submits it among the runs of its folder, and gives its id.

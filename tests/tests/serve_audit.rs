@@ -23,9 +23,7 @@ const FORM: [(&str, &str); 2] =
 
 fn job() -> Job {
     let job = Job::new(NAMES).with_files(1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+    job.with_runtime_folder()
 }
 
 /// A server of the jobs, and its secret, which requests have.

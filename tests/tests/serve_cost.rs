@@ -14,7 +14,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Job, Redis, Simulated, SimulatedFleet, Simulation, Web};
-use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Nodes of a job, and workers of a target.
@@ -29,17 +28,11 @@ const PAGES: [(&str, usize, usize); 4] =
     [("", 145, 18), ("/nodes", 60, 12), ("/mini-batches", 60, 12), ("/mini-batches?state=all", 60, 12)];
 
 fn own(job: Job) -> Job {
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+    job.with_runtime_folder()
 }
 
 fn served(job: &Job) -> Web {
-    let mut web = Web::start(job, &[]);
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &[])
 }
 
 /// Bytes of a page, and of the page as it goes to a browser.
@@ -257,11 +250,10 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
                 one.is_read_first(&fleet, &web);
             }
             let calls = one.calls(&fleet, (&web, &monitor), page);
-            // The record, the list of errors of one that runs, and the code, which these jobs lack; of its tries the directory and
-            // parts.
+            // The record, and the list of errors of one that runs; of its tries the directory and parts.
             let most = match (one.fence.is_some(), page.starts_with("/mini-batches")) {
-                (false, false) => (0, 2),
-                (true, false) => (1, 3),
+                (false, false) => (0, 1),
+                (true, false) => (1, 2),
                 (false, true) => (0, MOST_OF_TRIES),
                 (true, true) => (LEDGER_OF_TRIES, MOST_OF_TRIES),
             };

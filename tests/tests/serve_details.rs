@@ -52,11 +52,7 @@ fn submitted(job: &Job) -> String {
 }
 
 fn served(job: &Job) -> Web {
-    let mut web = Web::start(job, &["--write-rate", "1000"]);
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &["--write-rate", "1000"])
 }
 
 #[track_caller]
@@ -407,7 +403,7 @@ fn a_reader_chooses_how_pages_look() {
         display.contains("value=\"dark\" checked") && display.contains("value=\"on\" checked"),
         "{display}"
     );
-    // It is no change of anybody's: no line says who made it.
+    // No user made this change: no line says who did.
     let noted = web.get("/api/v1/audit").json(200);
     assert_eq!(noted["value"].as_array().unwrap().len(), 0, "{noted}");
 }

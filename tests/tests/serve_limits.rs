@@ -15,9 +15,7 @@ const NAMES: &str = "def run(mini_batch):\n    return mini_batch\n";
 
 fn served(more: &[&str]) -> (Job, Web, String) {
     let job = Job::new(NAMES).with_files(1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let job = job.with_runtime_folder();
     let mut web = Web::start(&job, more);
     let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
     let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::fs;
-
 use prs_tests::harness::servers::free_port;
 use prs_tests::harness::{Answer, Job, Web};
 use serde_json::Value;
@@ -18,9 +16,7 @@ const OWN_PAGE: (&str, &str) = ("Sec-Fetch-Site", "same-origin");
 
 fn job() -> Job {
     let job = Job::new(SCRIPT).with_files(1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+    job.with_runtime_folder()
 }
 
 fn served(job: &Job) -> Web {

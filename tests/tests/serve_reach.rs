@@ -24,19 +24,13 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// A job whose code the server may read, with the authority of the HTTP server.
 fn job(server: &HttpServer) -> Job {
     let job = Job::new(NAMES);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let job = job.with_runtime_folder();
     job.with_own_variable("SSL_CERT_FILE", &server.authority().display().to_string())
 }
 
 fn served(job: &Job, more: &[&str]) -> Web {
     let code = job.path("code").display().to_string();
-    let mut web = Web::start(job, &[&["--write-rate", "1000", "--allow-path", &code], more].concat());
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &[&["--write-rate", "1000", "--allow-path", &code], more].concat())
 }
 
 /// Hands in a job with this input, and what else there is.

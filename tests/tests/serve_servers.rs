@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::fs;
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
@@ -16,9 +15,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 fn job() -> Job {
     let job = Job::new(SCRIPT);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+    job.with_runtime_folder()
 }
 
 /// The secret of a token with this role.

@@ -38,20 +38,13 @@ const YAML: &str = "name: handed\nentry_script: main.py\ninputs: [{name: picture
 
 fn job() -> Job {
     let job = Job::new(NAMES);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let folder = folder.display().to_string();
-    job.with_own_variable("XDG_RUNTIME_DIR", &folder)
+    job.with_runtime_folder()
 }
 
 /// A server of the jobs, asked by a program of the same user.
 fn served(job: &Job, more: &[&str]) -> Web {
     // Who asks again at once is no limit to find here.
-    let mut web = Web::start(job, &[&["--write-rate", "1000"], more].concat());
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &[&["--write-rate", "1000"], more].concat())
 }
 
 fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {

@@ -49,12 +49,7 @@ fn job() -> Job {
 
 fn served(job: &Job) -> Web {
     let folder = job.path("").display().to_string();
-    let mut web =
-        Web::start(job, &["--write-rate", "1000", "--read-rate", "100000", "--allow-path", &folder]);
-    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    web.set_token(told["token"].as_str().unwrap());
-    web
+    Web::of_user(job, &["--write-rate", "1000", "--read-rate", "100000", "--allow-path", &folder])
 }
 
 /// A server that is killed when it comes to a place for the first time.
@@ -206,14 +201,7 @@ fn a_retry_at_another_server_of_a_fleet_finishes_what_a_killed_one_began() {
         let fatal = fleet.job(job()).with_own_variable("PRS_FAILPOINT", &format!("{place}:1"));
         let allowed = base.path("").display().to_string();
         let start = || {
-            let mut web = Web::start(
-                &fatal,
-                &["--write-rate", "1000", "--read-rate", "100000", "--allow-path", &allowed],
-            );
-            let path = fatal.path("runtime").join(format!("prs/serve-{}.json", web.port()));
-            let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-            web.set_token(told["token"].as_str().unwrap());
-            web
+            Web::of_user(&fatal, &["--write-rate", "1000", "--read-rate", "100000", "--allow-path", &allowed])
         };
         let name = format!("killed-{}", place.replace('_', "-"));
         let killed = start();

@@ -27,9 +27,7 @@ const REVOKED: Duration = Duration::from_secs(20);
 /// A job that has run, and its id.
 fn ran() -> (Job, String) {
     let job = Job::new(NAMES).with_files(2).with("mini_batch_size", 1);
-    let folder = job.path("runtime");
-    fs::create_dir(&folder).unwrap();
-    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let job = job.with_runtime_folder();
     let file = job.write_job_file().display().to_string();
     let id = job.command(&["submit", &file, "-o", "json"]).json()["job_id"].as_str().unwrap().to_owned();
     (job, id)

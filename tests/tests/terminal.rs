@@ -62,14 +62,14 @@ fn tables_fit_the_terminal() {
 fn workers_fit_the_terminal() {
     let fleet = Fleet::start();
     let job = fleet.job(Job::new(HOLDS));
-    let _worker = fleet.worker(&job, &["--name", "w"]);
+    let _worker = fleet.worker(&job, &["--name", "a-worker"]);
     for width in [40, 80, 120] {
         let lines = wait_for("the worker", PATIENCE, || {
             let shown = job.start_on_terminal(width, &["workers"]).wait();
             let lines = shown_lines(&shown.stdout);
             (lines.len() == 2).then_some(lines)
         });
-        assert!(lines[1].starts_with("w-") && lines[1].contains(" idle"), "{lines:?}");
+        assert!(lines[1].starts_with("a-worker-") && lines[1].contains(" idle"), "{lines:?}");
         assert_eq!(lines[0].contains("HOST"), width > 40, "{lines:?}");
         for line in lines {
             assert!(line.chars().count() <= width as usize, "{width}: {line:?}");

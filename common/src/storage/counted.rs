@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(take(), ["list ok", "list left", "list invalid"]);
         let mut writer = below.writer("d", IfExists::Fail).await.unwrap();
         writer.write("y".into()).await.unwrap();
-        assert!(take().is_empty(), "it goes on");
+        assert!(take().is_empty(), "a part of the upload was counted before its end");
         writer.finish().await.unwrap();
         drop(below.writer("e", IfExists::Fail).await.unwrap());
         assert_eq!(take(), ["write ok", "write left"]);

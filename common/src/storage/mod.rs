@@ -307,7 +307,7 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// gone.
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError>;
 
-    /// A request that anybody may make of the server of the store for so long, without credentials; nothing where the store
+    /// A request that works for so long without credentials, signed for the server of the store; nothing where the store
     /// has no such requests. It is not looked whether there is an object.
     async fn presign(
         &self,

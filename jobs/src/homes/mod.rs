@@ -158,8 +158,20 @@ pub async fn find_to_try(name: &str, whereabouts: &Whereabouts) -> Result<Home, 
 
 async fn at_work(home: Home, name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
     // What is wrong with the record is told when it is used.
-    let is_prepared =
-        JobRecord::read(&**home.storage()).await.is_ok_and(|record| record.main_step().is_some());
+    match JobRecord::read(&**home.storage()).await {
+        Ok(record) => at_work_of(home, &record, name, whereabouts).await,
+        Err(_) => Ok(home),
+    }
+}
+
+/// As [`find_at_work`], of a job whose home and record the caller has.
+pub async fn at_work_of(
+    home: Home,
+    record: &JobRecord,
+    name: &str,
+    whereabouts: &Whereabouts,
+) -> Result<Home, Failure> {
+    let is_prepared = record.main_step().is_some();
     let steps = if is_prepared { steps_of(name, whereabouts).await? } else { Vec::new() };
     for step in steps.into_iter().rev() {
         let begun = step.record().await?.parent.is_some_and(|parent| parent.start > 0);

@@ -145,7 +145,7 @@ pub async fn resubmit(
     }
     spec.resubmitted_from = Some(former.job_id.clone());
     came.put_inputs(&mut spec)?;
-    // A job that a server took in for others reads no more for whoever runs it again.
+    // A job that a server took in for a caller reads no more when another user runs it again.
     let reach = start.whereabouts.reach.as_deref().or(former.spec.reach.as_deref());
     if let Some(reach) = reach {
         spec.keep_within(reach).map_err(Failure::usage)?;

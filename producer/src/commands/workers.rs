@@ -65,7 +65,7 @@ async fn list(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> 
     }
     let headings = ["WORKER", "STATE", "HOST", "TARGET", "SLOTS", "BUSY WITH", "VERSION", "LAST SEEN"];
     let table = Table::new(&headings, workers.into_iter().map(row).collect());
-    let table = table.fit(&Term::stdout(), &["VERSION", "LAST SEEN", "SLOTS", "HOST", "TARGET"]);
+    let table = table.fit(&Term::stdout(), &["VERSION", "LAST SEEN", "SLOTS", "HOST", "TARGET", "BUSY WITH"]);
     output::text(&table.text())?;
     Ok(Code::Completed.into())
 }

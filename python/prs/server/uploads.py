@@ -1,5 +1,5 @@
 """Files that are sent before what needs them, each named by its content: what the server has is not sent
-again, and an upload that broke off goes on with the file that it broke off at."""
+again, and an upload that broke off continues with the file that it was sending."""
 
 from __future__ import annotations
 

@@ -258,6 +258,9 @@ pub(super) fn asset(of: OfAzure, body: &Value) -> Result<AssetFile, String> {
     let (properties, tags) = properties(body)?;
     let common = ["description", "properties", "tags", "isAnonymous", "isArchived", "provisioningState"];
     let known = |own: &[&str]| check(properties, &[&common[..], own].concat());
+    if field(properties, "isArchived") == Some(&Value::Bool(true)) {
+        return Err("properties.isArchived: a version is archived once it is there, by PATCH /api/v1/registry/KIND/NAME/versions/VERSION with {\"archived\": true}.".to_owned());
+    }
     let mut beside = None;
     let mut file = match of.word {
         "models" => {
@@ -546,6 +549,10 @@ mod tests {
                 "does not end in codes/NAME",
             ),
             (asset(OfAzure::of("models").unwrap(), &json!({ "properties": {} })).map(drop), "where it is"),
+            (
+                asset(OfAzure::of("models").unwrap(), &json!({ "properties": { "isArchived": true } })).map(drop),
+                "is archived once it is there",
+            ),
             (asset(OfAzure::of("data").unwrap(), &json!({ "properties": { "paths": [] } })).map(drop), "one path"),
             (
                 asset(OfAzure::of("environments").unwrap(), &json!({ "properties": { "build": {} } })).map(drop),

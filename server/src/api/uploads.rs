@@ -42,7 +42,7 @@ struct Wanted {
     bytes: u64,
 }
 
-/// Blobs that somebody has.
+/// Blobs that a caller has.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "OwnBlobs"))]
 #[serde(deny_unknown_fields)]

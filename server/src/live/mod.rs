@@ -77,7 +77,7 @@ impl Watches {
         }
     }
 
-    /// The lines of code that errors came from, as far as anybody read them.
+    /// The lines of code that errors came from, as far as they were read.
     pub(crate) fn code_lines(&self) -> &CodeLines {
         &self.code_lines
     }

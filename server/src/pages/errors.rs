@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::Html;
 use prs_jobs::error_groups::lost_by;
-use prs_jobs::homes;
+use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::report;
 use prs_portal::view::{ERROR_ITEMS, ERROR_ORDERS, ErrorPage, ErrorsPage, Facts, sort_errors};
 
@@ -14,12 +14,12 @@ use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
 /// What is known of a job, its errors with the lines of code that they came from.
-async fn facts(app: &App, id: &str) -> Result<Facts, Problem> {
+async fn facts(app: &App, id: &str) -> Result<(Facts, Seen, Home), Problem> {
     let home = app.home(id).await?;
     let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
     let (seen, mut facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     app.watches.code_lines().put(&*home, &seen, &mut facts).await;
-    Ok(facts)
+    Ok((facts, seen, home))
 }
 
 /// `GET /jobs/{job}/errors`.
@@ -36,7 +36,7 @@ pub(crate) async fn list(
         let known: Vec<_> = ERROR_ORDERS.iter().map(|(word, _)| *word).collect();
         return Err(bad("sort", format_args!("{order:?} is none of {}", known.join(", "))));
     }
-    let mut facts = facts(&app, &id).await?;
+    let (mut facts, ..) = facts(&app, &id).await?;
     sort_errors(&mut facts.errors, order);
     let may_submit = who.role.allows(Role::Submit);
     Ok(Html(ErrorsPage::new(&facts, &app.chrome, (order, from), may_submit).html()))
@@ -50,12 +50,13 @@ pub(crate) async fn one(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let facts = facts(&app, &id).await?;
+    let (facts, seen, home) = facts(&app, &id).await?;
     let error = facts.errors.iter().find(|error| error.group == group && !group.is_empty());
     let error = error.ok_or_else(|| no_group(&group))?;
     let refused = |failure| Problem::of(&failure, Kind::REFUSED);
     let lost = if error.lost > 0 {
-        let home = homes::find_at_work(&id, &app.whereabouts).await.map_err(refused)?;
+        let home = Box::pin(homes::at_work_of(home, &seen.record, &id, &app.whereabouts));
+        let home = home.await.map_err(refused)?;
         let record = home.record().await.map_err(refused)?;
         lost_by(&*home, &record, &group).await.map_err(refused)?
     } else {

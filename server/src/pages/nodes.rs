@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Html;
-use prs_jobs::homes;
+use prs_jobs::homes::{self, Home};
 use prs_jobs::report;
 use prs_jobs::statistics::{METRICS, Window, perf};
 use prs_portal::chart::LinePoint;
@@ -20,18 +20,20 @@ fn refused(failure: &prs_jobs::Failure) -> Problem {
     Problem::of(failure, Kind::REFUSED)
 }
 
-async fn facts(app: &App, id: &str) -> Result<Facts, Problem> {
+/// What is known of a job, and what of it nodes ran last.
+async fn facts(app: &App, id: &str) -> Result<(Facts, Home), Problem> {
     let home = app.home(id).await?;
-    let facts = report::facts(&*home, &app.whereabouts, false, None).await;
-    Ok(facts.map_err(|failure| refused(&failure))?.1)
+    let found = report::facts(&*home, &app.whereabouts, false, None).await;
+    let (seen, facts) = found.map_err(|failure| refused(&failure))?;
+    let at_work = homes::at_work_of(home, &seen.record, id, &app.whereabouts).await;
+    Ok((facts, at_work.map_err(|failure| refused(&failure))?))
 }
 
 /// What a node, or all of them, used of their hosts.
-async fn hosts(app: &App, id: &str, node_id: Option<u32>) -> Result<Vec<HostSeries>, Problem> {
-    let home = homes::find_at_work(id, &app.whereabouts).await.map_err(|failure| refused(&failure))?;
+async fn hosts(home: &Home, node_id: Option<u32>) -> Result<Vec<HostSeries>, Problem> {
     let window = Window { node_id, points: POINTS, ..Window::default() };
     let metrics = METRICS.map(|(name, _)| name);
-    let series = perf(&*home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
+    let series = perf(&**home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
     let point = |one: &prs_jobs::statistics::Point| {
         let at = one.0.parse::<jiff::Timestamp>().ok()?;
         let at_us = u64::try_from(at.as_microsecond()).ok()?;
@@ -49,8 +51,8 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let facts = facts(&app, &id).await?;
-    let hosts = hosts(&app, &id, None).await?;
+    let (facts, home) = Box::pin(facts(&app, &id)).await?;
+    let hosts = hosts(&home, None).await?;
     Ok(Html(NodesPage::new(&app.chrome, &facts, &hosts).html()))
 }
 
@@ -64,8 +66,8 @@ pub(crate) async fn one(
     params.check(&[])?;
     let absent = || Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node:?}."));
     let node_id = node.parse().map_err(|_| absent())?;
-    let facts = facts(&app, &id).await?;
-    let hosts = hosts(&app, &id, Some(node_id)).await?;
+    let (facts, home) = Box::pin(facts(&app, &id)).await?;
+    let hosts = hosts(&home, Some(node_id)).await?;
     let page = NodePage::new(&app.chrome, &facts, node_id, &hosts).ok_or_else(absent)?;
     Ok(Html(page.html()))
 }

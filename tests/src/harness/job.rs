@@ -87,6 +87,14 @@ impl Job {
         self
     }
 
+    /// Gives its servers a folder of its own to tell programs of their user of themselves.
+    #[must_use]
+    pub fn with_runtime_folder(self) -> Self {
+        let folder = self.path("runtime");
+        fs::create_dir(&folder).expect("a folder for servers");
+        self.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string())
+    }
+
     /// The variables that its commands are started with.
     pub fn own_variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))

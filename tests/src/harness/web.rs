@@ -78,6 +78,18 @@ impl Web {
         Self { program, url, link, address, host, authority: None, token: String::new() }
     }
 
+    /// As [`Web::start`], and requests are those of a program of the server's user: with the secret that the server tells
+    /// in the folder of [`Job::with_runtime_folder`].
+    #[track_caller]
+    pub fn of_user(job: &Job, more: &[&str]) -> Self {
+        let mut web = Self::start(job, more);
+        let file = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
+        let told = std::fs::read(file).expect("the server tells of itself");
+        let told: Value = serde_json::from_slice(&told).expect("what a server tells of itself");
+        web.set_token(told["token"].as_str().expect("a secret"));
+        web
+    }
+
     /// Serves the jobs of `job`'s folder for other machines, under the name `localhost` and at a port that is free: with these
     /// `certificates`, or in the clear.
     #[track_caller]

@@ -3,13 +3,13 @@
 //! An object is known by the record of its job, too: one that was resumed, or removed and made again, has another. For a while after
 //! the end of a job its last reports and logs are on their way; until then nothing is kept.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use lru::LruCache;
 use prs_orchestrator::JobRecord;
 
-/// How long after its end a job is settled, microseconds: whoever ends it, or goes on with that, is done by then.
+/// How long after its end a job is settled, microseconds: the program that ends it, or one that goes on with that, is done by then.
 const SETTLED: u64 = 120_000_000;
 /// Bytes that are kept of all objects together.
 const MOST: usize = 256 << 20;
@@ -47,17 +47,14 @@ pub(super) struct EndedObjects {
 
 impl Default for EndedObjects {
     fn default() -> Self {
-        Self { kept: Mutex::default(), most: MOST }
+        Self::with(MOST)
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
-    /// Each with the number of its last use; nothing where there is no such object.
-    objects: HashMap<EndedObject, (u64, Option<Bytes>)>,
-    /// By the last use.
-    used: BTreeMap<u64, EndedObject>,
-    uses: u64,
+    /// By their last use; nothing where there is no such object.
+    objects: LruCache<EndedObject, Option<Bytes>>,
     bytes: usize,
 }
 
@@ -66,17 +63,18 @@ fn cost(object: Option<&Bytes>) -> usize {
 }
 
 impl EndedObjects {
+    fn with(most: usize) -> Self {
+        Self { kept: Mutex::new(Kept { objects: LruCache::unbounded(), bytes: 0 }), most }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An object that is kept: what it holds, or that there is none.
     #[expect(clippy::option_option, reason = "that there is no such object is known, too")]
     pub(super) fn get(&self, name: &EndedObject) -> Option<Option<Bytes>> {
-        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = &mut *guard;
-        kept.uses += 1;
-        let (used, object) = kept.objects.get_mut(name)?;
-        kept.used.remove(used);
-        *used = kept.uses;
-        kept.used.insert(kept.uses, name.clone());
-        Some(object.clone())
+        self.kept().objects.get(name).cloned()
     }
 
     /// Keeps an object, in place of those that were not used for longest.
@@ -85,21 +83,14 @@ impl EndedObjects {
         if cost_of_new > self.most / 8 {
             return;
         }
-        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = &mut *guard;
-        kept.uses += 1;
-        let uses = kept.uses;
-        if let Some((used, former)) = kept.objects.insert(name.clone(), (uses, object)) {
-            kept.used.remove(&used);
+        let mut kept = self.kept();
+        if let Some(former) = kept.objects.put(name, object) {
             kept.bytes -= cost(former.as_ref());
         }
-        kept.used.insert(uses, name);
         kept.bytes += cost_of_new;
         while kept.bytes > self.most {
-            let Some((_, oldest)) = kept.used.pop_first() else { return };
-            if let Some((_, object)) = kept.objects.remove(&oldest) {
-                kept.bytes -= cost(object.as_ref());
-            }
+            let Some((_, oldest)) = kept.objects.pop_lru() else { return };
+            kept.bytes -= cost(oldest.as_ref());
         }
     }
 }
@@ -114,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_longest_goes_first() {
-        let kept = EndedObjects { kept: Mutex::default(), most: 16 * 1_000 };
+        let kept = EndedObjects::with(16 * 1_000);
         let object = || Some(Bytes::from(vec![0; 1_000]));
         for number in 0..20 {
             kept.put(named(&number.to_string(), "1"), object());

@@ -1,6 +1,6 @@
 -- The offers of a target: whether they were compared with storage, whether the worker that looks was asked to leave, and for
 -- each the offer, the nodes that were heard of
--- lately, the state (nil where the books are lost), whether it is concluded and whether it is watched (0, 1), and how many
+-- lately, the state (nil where the ledger lost the job), whether it is concluded and whether it is watched (0, 1), and how many
 -- microseconds ago an outcome came last, or a node where there was none (nil before that).
 -- The keys of the jobs follow from their names: 'prs:{' .. run .. '}:' and the kind.
 -- ARGV: whether a worker looks (0, 1), which one, how long a node may be quiet and how long an idle worker is remembered, both

@@ -534,7 +534,7 @@ pub(super) struct Gate {
     pub(super) noted: Arc<Noted>,
 }
 
-/// Requests, while somebody wants to know of them.
+/// Requests, while a test counts them.
 #[derive(Debug, Default)]
 pub(super) struct Noted(Mutex<Option<Vec<(String, String)>>>);
 
