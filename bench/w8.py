@@ -96,7 +96,9 @@ class AServer(Study):
 def serving(bench: Bench, folder: Path) -> Iterator[str]:
     """A server of the fleet; its address."""
     command = [str(bench.fleet.bin_dir / "prs"), "serve", "--listen", "127.0.0.1:0", "--auth", "none"]
-    command += ["--max-streams-of-one", "1000", "-o", "json"]
+    for limit in ("--max-requests", "--max-requests-of-one", "--max-streams-of-one"):
+        command += [limit, "1000"]
+    command += ["-o", "json"]
     with open(folder / "serve.err", "wb") as stderr:
         server = subprocess.Popen(
             command,
@@ -127,6 +129,9 @@ def watching(bench: Bench, url: str, watchers: int) -> Iterator[None]:
     )
     try:
         yield
+        # A watcher that was refused ends all of them, and then nobody watched.
+        if client.poll() not in (None, 0):
+            raise WrongRows(f"{LOAD} watch failed with exit code {client.returncode}")
     finally:
         client.stdin.close()
         client.wait(timeout=60)

@@ -112,7 +112,7 @@ def test_a_fleet_says_that_no_worker_comes_and_who_came(fleet: Fleet, served: Si
     submitted = served.start("waits", 40)
     row = page.locator("tr", has_text="default").first
     page.goto(f"{served.url}/fleet")
-    expect(row).to_contain_text("no worker", timeout=DEADLINE * 1000)
+    expect(row).to_contain_text("No worker", timeout=DEADLINE * 1000)
     expect(row).to_contain_text("prs worker")
     looks_well(page, f"{served.url}/fleet/default")
     # The page finds by itself who comes.
@@ -130,9 +130,8 @@ def test_a_fleet_says_that_no_worker_comes_and_who_came(fleet: Fleet, served: Si
     looks_well(page, page.url)
     page.click("main button")
     assert worker.wait(DEADLINE) == 0
-    submitted.terminate()
-    submitted.wait(DEADLINE)
     served.run("cancel", job)
+    submitted.wait(DEADLINE)
 
 
 def test_a_ledger_that_stops_leaves_the_page_as_it_was(fleet: Fleet, served: Site, page: Page) -> None:

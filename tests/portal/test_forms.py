@@ -7,15 +7,25 @@ import json
 import re
 import tarfile
 
+import pytest
 from playwright.sync_api import Page, expect
 from site_of_tests import DEADLINE, Site
 
+SLOW = "import time\n\ndef run(mini_batch):\n    time.sleep(2)\n    return mini_batch\n"
 
-def test_a_job_is_submitted_by_a_form_fails_and_goes_on_with_another_setting(site: Site, page: Page) -> None:
+
+@pytest.fixture(scope="module")
+def failed(site: Site) -> str:
+    """A job whose only setting that is wrong is its time limit."""
+    limits = {"run_max_try": 1, "run_invocation_timeout": 1, "error_threshold": 0}
+    assert site.start("too-short", 2, SLOW, limits).wait(DEADLINE) != 0
+    return site.id_of("too-short")
+
+
+def test_a_job_is_submitted_by_a_form_and_says_why_it_failed(site: Site, page: Page) -> None:
     code = site.folder / "form.tar.gz"
-    script = "import time\n\ndef run(mini_batch):\n    time.sleep(2)\n    return mini_batch\n"
     with tarfile.open(code, "w:gz") as archive:
-        for name, text in [("main.py", script), ("data/a.txt", "x"), ("data/b.txt", "x")]:
+        for name, text in [("main.py", SLOW), ("data/a.txt", "x"), ("data/b.txt", "x")]:
             entry = tarfile.TarInfo(name)
             entry.size = len(text)
             archive.addfile(entry, io.BytesIO(text.encode()))
@@ -41,7 +51,11 @@ def test_a_job_is_submitted_by_a_form_fails_and_goes_on_with_another_setting(sit
     page.click("button:has-text('Submit')")
     page.wait_for_url("**/jobs/by-form-*")
     expect(page.locator(".chip").first).to_have_text("failed", timeout=DEADLINE * 1000)
-    page.reload()
+    expect(page.locator("main")).to_contain_text("run_invocation_timeout")
+
+
+def test_a_failed_job_goes_on_with_another_setting(site: Site, page: Page, failed: str) -> None:
+    page.goto(f"{site.url}/jobs/{failed}")
     page.click("text=Resume…")
     expect(page.locator(".description")).to_contain_text("only what is missing or failed, in this job")
     page.fill("#set", "mini_batch_size=2")
@@ -49,8 +63,12 @@ def test_a_job_is_submitted_by_a_form_fails_and_goes_on_with_another_setting(sit
     expect(page.locator("[role=alert]")).to_contain_text("mini_batch_size")
     page.fill("#set", "run_invocation_timeout=60")
     page.click("button:has-text('Resume the job')")
-    page.wait_for_url(re.compile(r"/jobs/by-form-[^/]*$"))
+    page.wait_for_url(re.compile(r"/jobs/too-short-[^/]*$"))
     expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+
+
+def test_a_job_runs_again_as_a_new_one(site: Site, page: Page, failed: str) -> None:
+    page.goto(f"{site.url}/jobs/{failed}")
     page.click("text=Resubmit…")
     page.fill("#set", "run_invocation_timeout=60")
     page.fill("#name", "second")

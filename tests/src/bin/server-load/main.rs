@@ -17,7 +17,7 @@ mod program;
 mod watch;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -94,7 +94,8 @@ fn main() -> ExitCode {
 
 fn measure(bin_dir: &str, size: Size) -> Result<(), client::Failed> {
     let mut figures = Figures::default();
-    loads::measure(&PathBuf::from(bin_dir), size, &mut figures)?;
+    // Programs start in folders of their own.
+    loads::measure(&Path::new(bin_dir).canonicalize()?, size, &mut figures)?;
     println!("{}", Value::from(figures.0));
     Ok(())
 }
