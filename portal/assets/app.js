@@ -1,320 +1,423 @@
-// Keeps pages new and answers keys. Everything else works without it; it replaces what the server has made anew, and nothing under the reader's hands.
-"use strict";
-const policy = window.trustedTypes
-  ? trustedTypes.createPolicy("prs", { createHTML: (html) => html })
-  : { createHTML: (html) => html };
+// Keeps pages new and answers keys. Everything else works without it; it replaces what the server has made anew, and nothing under the
+// reader's hands. What is sent of it is shorter: `script.rs` of this crate says how.
+
 const one = (css, within = document) => within.querySelector(css);
 const all = (css, within = document) => [...within.querySelectorAll(css)];
+const make = (name, set) => Object.assign(document.createElement(name), set);
+const on = (name, act) => document.addEventListener(name, act, true);
+const time = () => Date.now();
+const placeOf = (each) => each.getBoundingClientRect();
+const between = (number, most) => Math.max(0, Math.min(number, most));
+const policy = window.trustedTypes?.createPolicy("prs", { createHTML: (markup) => markup });
 const look = document.documentElement.dataset;
-const more = document.currentScript.dataset;
-const sign = one("[data-state]");
-const told = one("#told");
-let wanted = null;
-let chip = "";
-let toldAt = 0;
+const page = location.pathname;
 
-// For a reader of screens: what changed, once.
-function tell(text) {
-  if (told && told.textContent !== text) told.textContent = text;
+// Writes what is not there yet: a reader of screens hears it once.
+function write(node, text) {
+  if (node && node.textContent !== text) node.textContent = text;
 }
 
+const tell = (text) => write(one("#told"), text);
+
+// How new the page is.
 function say(is, text = is) {
-  if (!sign || sign.textContent === text) return;
-  sign.dataset.is = is;
-  sign.textContent = text;
+  const sign = one("[data-state]");
+  if (sign) sign.dataset.is = is;
+  write(sign, text);
 }
 
-const stale = (cause = "the server does not answer.") => say("stale", "Not new: " + cause);
+const sayStale = (cause = "the server does not answer.") => say("stale", "Not new: " + cause);
 
-// Points in time: in the zone of the reader, where that is wanted.
+// A text that says a point in time, in the zone of the reader.
 function moment(at, like) {
-  const two = "2-digit";
-  return at.toLocaleString("sv", {
-    ...(/\d-\d/.test(like) && { year: "numeric", month: two, day: two }),
-    hour: two,
-    minute: two,
-    ...(/:\d\d:/.test(like) && { second: two }),
-    ...(/UTC/.test(like) && { timeZoneName: "short" }),
-    ...(look.zone === "utc" && { timeZone: "UTC" }),
-  });
+  const [day, clock, zone] = new Date(at)
+    .toLocaleString("sv", { timeZoneName: "short", ...(look.zone && { timeZone: "UTC" }) })
+    .split(" ");
+  return like
+    .replace(/\d+-\d\d-\d\d/, day)
+    .replace(/\d\d:\d\d(:\d\d)?/, (text) => clock.slice(0, text.length))
+    .replace("UTC", zone);
 }
 
-// Makes what has just come usable: times, copies.
+// Makes what has just come usable: times, copies. What is open in it is not the reader's doing.
 function ready(within) {
-  if (look.zone !== "utc") {
-    for (const each of all("time,text[data-at]", within)) {
-      const text = each.textContent;
-      if (!/\d:\d\d/.test(text)) continue;
-      each.textContent = moment(new Date(each.dateTime || each.dataset.at * 1000), text);
-      if (each.dateTime) each.title = text;
-    }
-    for (const each of all("[data-zone]", within)) each.textContent = moment(new Date(), "UTC").slice(6);
+  for (const each of look.zone ? [] : all("time,text[data-at],[data-zone]", within)) {
+    const text = each.textContent;
+    write(each, moment(each.dateTime || each.dataset.at * 1000 || time(), text));
+    if (each.dateTime) each.title = text;
   }
-  if (navigator.clipboard) {
-    for (const each of all("code.command", within)) {
-      const copy = document.createElement("button");
-      copy.className = "copy";
-      copy.type = "button";
-      copy.textContent = "Copy";
-      copy.ariaLabel = "Copy " + (copy.dataset.copy = each.textContent);
-      each.after(" ", copy);
-    }
+  for (const each of navigator.clipboard ? all("code.command", within) : []) {
+    const button = make("button", { className: "copy", type: "button", textContent: "Copy" });
+    button.ariaLabel = "Copy " + (button.dataset.copy = each.textContent);
+    each.after(" ", button);
   }
+  for (const each of all("details[open]:not([data-table])", within)) each.dataset.open = "";
 }
 
-async function put(text) {
-  await navigator.clipboard.writeText(text);
-  tell("Copied: " + text);
-}
-
-// Whether the reader is busy with this part: points at it, has the focus or a selection in it, or has something open there.
-function isBusy(part) {
-  const { isCollapsed, anchorNode } = document.getSelection();
-  return (
-    part.matches(":hover,:focus-within") ||
-    (!isCollapsed && part.contains(anchorNode)) ||
-    one("input[type=checkbox]:checked", part) ||
-    all("details", part).some((each) => each.open !== each.hasAttribute("data-open"))
-  );
-}
-
-function markOpen(within) {
-  for (const each of all("details[open]", within)) each.setAttribute("data-open", "");
-}
-
-function fill(part, html) {
-  part.waiting = null;
-  part.classList.remove("waits");
-  part.innerHTML = policy.createHTML(html);
-  markOpen(part);
-  ready(part);
-  const now = one("h1 ~ .state .chip", part);
-  if (!now) return;
-  if (now.textContent !== chip || Date.now() - toldAt > 30000) {
-    chip = now.textContent;
-    toldAt = Date.now();
-    tell(all(".chip,.counts", part).map((each) => each.textContent).join(", "));
-  }
-}
-
-function renew(part, html) {
-  part.waiting = html;
-  part.classList.toggle("waits", isBusy(part));
-  if (!isBusy(part)) fill(part, html);
-}
-
-// What the server has at an address, as a page.
-async function ask(address) {
-  const answer = await fetch(address, { headers: { accept: "text/html" } });
-  if (!answer.ok) throw new Error(answer.status);
-  const made = document.createElement("template");
-  made.innerHTML = policy.createHTML(await answer.text());
+function parsed(markup) {
+  const made = make("template");
+  made.innerHTML = policy ? policy.createHTML(markup) : markup;
   ready(made.content);
   return made.content;
 }
 
-const pause = one("[data-pause]");
-let isPaused = false;
+// What the server has at an address; where that is a problem, its title is thrown.
+async function ask(address) {
+  const answer = await fetch(address, { headers: { accept: "text/html" } });
+  const found = parsed(await answer.text());
+  if (!answer.ok) throw one("h1", found).textContent;
+  return found;
+}
 
+// Whether the reader is busy with this part: points at it, has the focus or a selection in it, or has something open there.
+function isBusy(piece) {
+  const { isCollapsed, anchorNode } = document.getSelection();
+  return (
+    piece.matches(":hover,:focus-within,:has(input:checked,details[open]:not([data-open]),[data-open]:not([open],div))") ||
+    (!isCollapsed && piece.contains(anchorNode))
+  );
+}
+
+// Puts what is new into a part, once the reader is not busy with it.
+let chip, toldAt;
+function renew(piece, markup) {
+  const waits = isBusy(piece);
+  piece.waiting = waits && [markup];
+  piece.classList.toggle("waits", waits);
+  if (waits) return;
+  piece.replaceChildren(parsed(markup));
+  const state = one("h1 ~ .state .chip", piece)?.textContent;
+  if (state && (state !== chip || time() - toldAt > 30000)) {
+    chip = state;
+    toldAt = time();
+    tell(all(".chip,.counts", piece).map((each) => each.textContent).join(", "));
+  }
+}
+
+let isPaused;
+const pause = one("[data-pause]");
 function offerPause(turn) {
+  if (!pause) return;
   pause.hidden = false;
   pause.onclick = () => {
     isPaused = !isPaused;
-    pause.textContent = isPaused ? "Go on" : "Pause";
+    write(pause, isPaused ? "Go on" : "Pause");
     if (isPaused) say("paused");
-    turn();
+    turn?.();
   };
 }
 
 // A stream of events, which rests while nobody looks or the reader wants it to. What has a pulse and says nothing for a while is not new.
 function stream(address, hear, hasPulse) {
-  let source = null;
-  let hidden = 0;
-  let again = 0;
-  let heard = 0;
-  const close = () => {
-    clearTimeout(again);
-    if (source) source.close();
-    source = null;
+  let source, timer, heard, isOver;
+  const acts = { stale: ({ cause }) => sayStale(cause), fresh: () => say("live"), bye: () => {}, ...hear };
+  const leave = () => {
+    clearTimeout(timer);
+    source?.close();
   };
-  const open = () => {
-    close();
-    heard = Date.now();
-    source = new EventSource(address);
-    source.onopen = () => say("live");
-    const acts = { stale: (data) => stale(data.cause), fresh: () => say("live"), bye: () => {}, ...hear };
-    for (const [name, act] of Object.entries(acts)) {
-      source.addEventListener(name, (event) => {
-        heard = Date.now();
-        act(JSON.parse(event.data));
+  const begin = () => {
+    leave();
+    heard = time();
+    source = new EventSource(address());
+    source.onopen = acts.fresh;
+    source.onerror = () => {
+      sayStale();
+      if (source.readyState === 2) timer = setTimeout(begin, 3000);
+    };
+    for (const id in acts) {
+      source.addEventListener(id, ({ data }) => {
+        heard = time();
+        acts[id](JSON.parse(data));
       });
     }
-    source.addEventListener("error", () => {
-      stale();
-      if (source && source.readyState === 2) again = setTimeout(open, 3000);
-    });
-  };
-  const end = () => {
-    close();
-    clearInterval(beat);
-    document.removeEventListener("visibilitychange", turn);
-    pause.remove();
   };
   const turn = () => {
-    clearTimeout(hidden);
-    if (isPaused) return;
-    if (document.hidden) hidden = setTimeout(close, 30000);
-    else if (!source) open();
+    clearTimeout(timer);
+    if (isOver || isPaused) leave();
+    else if (document.hidden) timer = setTimeout(leave, 30000);
+    else if (source.readyState === 2) begin();
   };
-  const beat = setInterval(() => {
-    if (hasPulse && source && !document.hidden && Date.now() - heard > 5000) stale("nothing has come for 5 seconds.");
+  setInterval(() => {
+    const rests = document.hidden || source.readyState === 2;
+    if (hasPulse && !rests && time() - heard > 5000) sayStale("nothing has come for 5 seconds.");
   }, 1000);
-  document.addEventListener("visibilitychange", turn);
-  offerPause(() => (isPaused ? close() : open()));
-  open();
-  return end;
+  on("visibilitychange", turn);
+  offerPause(turn);
+  begin();
+  return () => {
+    isOver = true;
+    pause?.remove();
+    leave();
+  };
 }
 
 ready(document);
-markOpen(document);
 
 // A job: its parts, as the server sends them. Of a page that is hidden the title alone is kept new.
-const job = one("[data-live]");
-if (job && window.EventSource) {
-  const parts = new Map(all("[data-part]", job).map((part) => [part.dataset.part, part]));
-  const title = setInterval(async () => {
-    if (document.hidden) document.title = one("title", await ask(location.pathname)).textContent;
+const watched = one("[data-live]");
+if (watched) {
+  const known = new Map(all("[data-part]", watched).map((each) => [each.dataset.part, each]));
+  const isOverview = known.has("head");
+  const call = (words) => (document.title = words + " – prs");
+  let tag = "";
+  setInterval(async () => {
+    if (!document.hidden || isPaused || !isOverview || !known.size) return;
+    try {
+      const { ok, headers } = await fetch(page, { method: "HEAD", headers: { "if-none-match": tag } });
+      if (!ok) return;
+      tag = headers.get("etag");
+      call(decodeURIComponent(headers.get("x-prs-title")));
+    } catch {
+      sayStale();
+    }
   }, 60000);
-  const settles = setInterval(() => {
-    for (const part of parts.values()) if (part.waiting && !isBusy(part)) fill(part, part.waiting);
+  setInterval(() => {
+    for (const each of known.values()) if (each.waiting) renew(each, ...each.waiting);
   }, 1000);
-  const end = stream(
-    job.dataset.live,
+  const finish = stream(
+    () => watched.dataset.live,
     {
-      parts: (data) => {
-        for (const [name, html] of Object.entries(data.parts)) if (parts.has(name)) renew(parts.get(name), html);
-        if (data.title) document.title = data.title + " – prs";
+      parts: ({ parts, title }) => {
+        for (const id in parts) if (known.has(id)) renew(known.get(id), parts[id]);
+        if (title) call(title);
         say("live");
       },
       end: async () => {
-        end();
-        clearInterval(title);
-        clearInterval(settles);
-        job.removeAttribute("data-live");
+        finish();
+        watched.removeAttribute("data-live");
         say("ended", "The job has ended.");
         // What may be done now is another thing than before.
-        const found = await ask(location.pathname + location.search);
-        for (const [name, part] of parts) part.replaceChildren(...one(`[data-part=${name}]`, found).childNodes);
+        const found = await ask(page + location.search);
+        for (const [id, each] of known) each.replaceChildren(...one(`[data-part=${id}]`, found).childNodes);
+        known.clear();
       },
     },
-    parts.has("head"),
+    isOverview,
   );
 }
 
+// The tables of pictures, which come when they are opened. The address says which are.
+on("toggle", ({ target: box }) => {
+  const id = box.dataset.table;
+  if (!id) return;
+  const opened = all("[data-table][open]").map((each) => "table=" + each.dataset.table).join("&");
+  history.replaceState(null, "", page + (opened && "?" + opened) + location.hash);
+  const put = (...content) => box.replaceChildren(box.firstChild, ...content);
+  const load = async () => {
+    try {
+      put(await ask(`${page}/part/table-${id}`));
+    } catch (why) {
+      const again = make("button", { type: "button", textContent: "Try again", onclick: load });
+      put(`Could not be loaded: ${why.message ? "the server does not answer" : why}. `, again);
+    }
+  };
+  if (box.open && !one("table", box)) load();
+});
+
 // A list: rows change in their places, and new jobs wait until the reader asks for them.
-const rows = one("[data-rows]");
-if (rows) {
+const listed = one("[data-rows]");
+if (listed) {
   const newer = one("[data-newer]");
   const fresh = new Set();
-  const row = (id, within) => one(`[data-row="${CSS.escape(id)}"]`, within);
-  let isDirty = false;
-  let last = Date.now();
-  const touch = (data) => {
-    if (!data.job_id || row(data.job_id, rows)) isDirty = true;
-    else fresh.add(data.job_id);
+  const row = (id, within) => one(`[data-row="${id}"]`, within);
+  const every = 1000 * (listed.dataset.every || 15);
+  let due = time() + every;
+  const touch = ({ job_id }) => {
+    if (row(job_id, listed)) due = 0;
+    else fresh.add(job_id);
     newer.hidden = !fresh.size;
-    newer.textContent = "Other jobs, new or changed: " + fresh.size;
+    write(newer, "Other jobs, new or changed: " + fresh.size);
   };
-  const renewRows = async () => {
-    isDirty = false;
-    last = Date.now();
+  if (newer) stream(() => "/api/v1/events?types=job", { list: () => (due = 0), job: touch, gone: touch });
+  else offerPause();
+  setInterval(async () => {
+    if (document.hidden || isPaused || time() < due) return;
+    due = time() + every;
     try {
-      const found = await ask(rows.dataset.rows);
-      if (!newer) {
-        if (!isBusy(rows)) rows.replaceChildren(found);
-        return say("live");
-      }
-      for (const each of all("[data-row]", rows)) {
-        const now = row(each.dataset.row, found);
-        if (!now || now.innerHTML === each.innerHTML || each.matches(":hover,:focus-within")) continue;
-        const mark = one("input[type=checkbox]", now);
-        if (mark) mark.checked = one("input[type=checkbox]", each).checked;
-        each.replaceWith(now);
+      const found = await ask(listed.dataset.rows);
+      if (!newer && !isBusy(listed)) listed.replaceChildren(found);
+      for (const each of newer ? all("[data-row]", listed) : []) {
+        const made = row(each.dataset.row, found);
+        if (!made || made.innerHTML === each.innerHTML || each.matches(":hover,:focus-within")) continue;
+        const mark = one("input", made);
+        if (mark) mark.checked = one("input", each).checked;
+        each.replaceWith(made);
       }
       say("live");
     } catch {
-      stale();
+      sayStale();
     }
-  };
-  if (newer) stream("/api/v1/events?types=job", { list: () => (isDirty = true), job: touch, gone: touch });
-  else offerPause(() => {});
-  setInterval(() => {
-    const isOld = Date.now() - last > 1000 * (rows.dataset.every || 15);
-    if (!document.hidden && (isDirty || isOld) && !isPaused) renewRows();
   }, 1000);
 }
 
-// A log that grows.
+// A log that grows: what is new stands at its end, as long as that is in sight.
 const follow = one("[data-follow]");
-if (follow) import(more.logs).then((logs) => logs.begin(follow, one, ready));
+if (follow) {
+  const lines = one("[data-lines]");
+  const more = one("[data-more]");
+  const { path } = follow.dataset;
+  let { at } = follow.dataset;
+  let timer = 0;
+  let idle = 0;
+  const end = () => document.documentElement.scrollHeight;
+  const toEnd = () => scrollTo(0, end());
+  const fetched = async (address) => (await fetch(follow.dataset.follow + address)).json();
+  const add = (found) => {
+    for (const { offset, text } of found.lines) {
+      lines.append(make("span", { className: "l", id: "b" + offset, textContent: text + "\n" }));
+    }
+    while (lines.childElementCount > 2000) lines.firstElementChild.remove();
+    at = found.to;
+    more.hidden = true;
+    toEnd();
+  };
+  const search = async () => {
+    if (document.hidden) return;
+    try {
+      const found = await fetched("/log-lines?" + new URLSearchParams({ path, at }));
+      idle = found.lines.length ? 0 : idle + 1;
+      if (found.lines.length && innerHeight + scrollY >= end() - 40) add(found);
+      else if (found.lines.length) {
+        more.hidden = false;
+        more.textContent = found.lines.length + (found.at_end ? "" : " or more") + " new lines";
+        more.onclick = () => add(found);
+      }
+      // Of a job that has ended nothing is asked any more.
+      if (idle % 15 === 14 && (await fetched("?fields=ended_at")).ended_at && timer) turn();
+    } catch {
+      // The next look may succeed.
+    }
+  };
+  const turn = () => {
+    clearInterval(timer);
+    timer = timer ? 0 : setInterval(search, 1000);
+    follow.textContent = timer ? "Stop following" : "Follow";
+    if (timer) toEnd();
+  };
+  follow.hidden = false;
+  follow.onclick = () => {
+    if (follow.dataset.end) location = follow.dataset.end;
+    else turn();
+  };
+  if (location.hash === "#follow") turn();
+}
 
 // The page behind a link that logs in presses its own button: a program that only looks at links does not.
-const press = one("[data-press]");
-if (press) press.requestSubmit();
+one("[data-press]")?.requestSubmit();
+
+// The places of a picture, row by row: what each says, where it leads, and where it is on the screen.
+function placesOf(box) {
+  const { walk, from, step, open, unit, words, cells } = box.dataset;
+  if (!cells) {
+    const found = {};
+    for (const each of all("rect:has(title),use:has(title)", box)) {
+      const text = one("title", each).textContent;
+      const place = { said: text, at: () => placeOf(each), to: open && open + "/" + text.match(/\d+/) };
+      (found[walk === "bars" ? each.getAttribute("y") : 0] ??= []).push(place);
+    }
+    return Object.values(found).map((row) => row.sort((a, b) => a.at().left - b.at().left));
+  }
+  const word = words && Object.fromEntries(words.split(";").map((each) => [each[0], each.slice(1)]));
+  const stamp = (at) => new Date(at * 1000).toISOString();
+  return cells.split("\n").map((line, row, { length: high }) => {
+    const [label, query, marks] = line.split("\t");
+    return (word ? [...marks] : marks.split(" ")).map((value, column, { length: wide }) => {
+      const begin = +from + column * step;
+      const until = begin + +step;
+      const isTime = walk === "time";
+      const where = isTime ? moment(begin * 1000, "00:00:00 UTC") : begin + (step > 1 ? " to " + (until - 1) : "");
+      const range = isTime ? `from=${stamp(begin)}&to=${stamp(until)}` : `index=${begin}-${until - 1}`;
+      const at = () => {
+        const { left, top, width, height } = placeOf(one("[data-grid]", box));
+        return new DOMRect(left + (width * column) / wide, top + (height * row) / high, width / wide, height / high);
+      };
+      return { said: `${label} ${where}: ${word ? word[value] : value + unit}`, at, to: open && `${open}?${query}&${range}` };
+    });
+  });
+}
+
+// Rows down and columns to the right.
+const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -1e9], End: [0, 1e9] };
+
+// Goes where a key says and shows what is there; the address of what is there, for Enter.
+function move(box, rows, key) {
+  const [row, column] = box.here || [0, -1];
+  const current = rows[row]?.[column];
+  if (!MOVES[key]) return current?.to;
+  const [down, along] = MOVES[key];
+  const to = between(row + down, rows.length - 1);
+  if (!rows[to]) return;
+  let at = between(column + along, rows[to].length - 1);
+  if (current && down) {
+    const far = rows[to].map((each) => Math.abs(each.at().left - current.at().left));
+    at = far.indexOf(Math.min(...far));
+  }
+  box.here = [to, at];
+  const mark = one(".mark", box) || box.appendChild(make("span", { className: "mark" }));
+  const around = placeOf(box);
+  const { left, top, width, height } = rows[to][at].at();
+  mark.style.cssText = `left:${left - around.left}px;top:${top - around.top}px;width:${width}px;height:${height}px`;
+  write(one(".said", box), rows[to][at].said);
+}
 
 // Pictures: arrows walk their cells and marks, what is there is read out, Enter and a click open it.
-async function walk(box, act) {
-  const pictures = await import(more.pictures);
-  const to = act(pictures, (box.places ??= pictures.places(box, { one, all, moment })));
+function go(box, pick) {
+  const to = pick((box.places ??= placesOf(box)));
   if (to) location = to;
 }
 
-document.addEventListener("click", (event) => {
-  const copy = event.target.closest("[data-copy]");
-  const box = event.target.closest("[data-open]");
-  if (copy) put(copy.dataset.copy);
-  else if (box) walk(box, (pictures, places) => pictures.under(places, event));
+async function toClipboard(text) {
+  await navigator.clipboard.writeText(text);
+  tell("Copied: " + text);
+}
+
+on("click", ({ target, clientX, clientY }) => {
+  const button = target.closest("[data-copy]");
+  const box = target.closest("[data-walk][data-open]");
+  const isThere = ({ at }) => {
+    const { left, right, top, bottom } = at();
+    return clientX >= left && clientX < right && clientY >= top && clientY < bottom;
+  };
+  if (button) toClipboard(button.dataset.copy);
+  else if (box) go(box, (rows) => rows.flat().find(isThere)?.to);
 });
 
 // Single letters, outside fields; an element names its own as data-key.
-function step(by) {
-  const links = all("main tbody tr").flatMap((each) => one("a", each) || []);
-  const at = links.findIndex((each) => each.closest("tr").contains(document.activeElement));
-  const to = links[Math.max(0, Math.min(at + by, links.length - 1))];
-  if (to) to.focus();
+function stepRows(by) {
+  const rows = all("main tbody tr:has(a)");
+  const at = rows.findIndex((each) => each.contains(document.activeElement));
+  const to = rows[between(at + by, rows.length - 1)];
+  if (to) one("a", to).focus();
 }
 
 let errorAt = -1;
 const ACTS = {
-  j: () => step(1),
-  k: () => step(-1),
-  x: () => {
-    const row = document.activeElement.closest("tr");
-    const mark = row && one("input[type=checkbox]", row);
-    if (mark) mark.checked = !mark.checked;
-  },
+  j: () => stepRows(1),
+  k: () => stepRows(-1),
+  x: () => one("tr:focus-within input")?.click(),
   e: () => {
     const lines = all(".l");
     errorAt = lines.findIndex((each, at) => at > errorAt && /error|exception|traceback|critical|fatal/i.test(each.textContent));
     if (errorAt < 0) tell("No further error in this window.");
     else location.hash = lines[errorAt].id;
   },
-  c: () => put(location.href),
+  c: () => toClipboard(location.href),
 };
 
-document.addEventListener("keydown", (event) => {
+let wanted;
+on("keydown", (event) => {
   const { key, target } = event;
   const box = target.closest("[data-walk]");
   if (box && /^(Arrow|Home|End|Enter)/.test(key)) {
     event.preventDefault();
-    return walk(box, (pictures, places) => pictures.move(box, places, key));
+    return go(box, (rows) => move(box, rows, key));
   }
-  if (look.keys === "off" || event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]),textarea,select")) return;
+  if (look.keys || event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]),textarea,select")) return;
   const named = one(`[data-key="${CSS.escape((wanted === "g" ? "g" : "") + key)}"]`) || (/^[1-8]$/.test(key) && all(".tabs a")[key - 1]);
   wanted = key;
   if (named) {
     event.preventDefault();
-    if (named.matches("input")) named.focus();
-    else named.click();
-  } else if (ACTS[key]) ACTS[key]();
+    named.focus();
+    if (!named.matches("input")) named.click();
+  } else ACTS[key]?.();
 });

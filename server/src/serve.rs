@@ -282,8 +282,6 @@ impl Server {
                 place,
                 css: assets.css,
                 js: assets.js,
-                pictures: assets.pictures,
-                logs: assets.logs,
                 icon: assets.icon,
                 user: user.to_owned(),
                 has_fleet: whereabouts.urls.is_some(),

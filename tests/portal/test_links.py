@@ -11,7 +11,8 @@ from playwright.sync_api import BrowserContext
 from site_of_tests import DEADLINE, PIPELINE, Site
 
 # Pages that a form or a link of a terminal leads to, or that stand for others.
-WITHOUT_LINK = {"/", "/login", "/logout", "/selected", "/static/{name}", "/jobs/{job}/live", "/registry"}
+WITHOUT_LINK = {"/", "/login", "/logout", "/selected", "/static/{name}", "/registry"}
+WITHOUT_LINK |= {"/jobs/{job}/live", "/jobs/{job}/part/{part}"}
 # A fleet has pages that a server of one machine has not.
 OF_FLEET = {"/fleet", "/fleet/{target}", "/workers/{worker}", "/workers/{worker}/drain"}
 # A server with an identity provider has pages that others have not.

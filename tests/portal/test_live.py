@@ -82,6 +82,9 @@ def test_everything_but_news_works_without_a_script(site: Site, browser: Browser
         page.click(f"nav.tabs >> text={tab}")
         assert page.locator("nav.tabs [aria-current=page]").text_content() == tab
     page.click("summary:has-text('As a table') >> nth=0")
+    page.click("text=The page with this table")
+    page.wait_for_url(re.compile(r"[?]table=\w+#\w+$"))
+    expect(page.locator("details[data-table][open] table")).to_be_visible()
     page.goto(f"{site.url}/jobs/{running}")
     assert not page.locator("[data-pause]").is_visible()
     first = page.locator(".counts").first.text_content()
@@ -91,6 +94,92 @@ def test_everything_but_news_works_without_a_script(site: Site, browser: Browser
     page.click("button:has-text('Save')")
     assert page.locator("html[data-theme=dark]").count() == 1
     context.close()
+
+
+def test_a_table_comes_when_it_is_opened_and_stays_while_it_is(
+    site: Site, browser: Browser, running: str
+) -> None:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(DEADLINE * 1000)
+    page.goto(site.new_link())
+    page.wait_for_url("**/jobs")
+    page.goto(f"{site.url}/jobs/{running}")
+    rate = page.locator("[data-part=picture-rate]")
+    rate.locator("summary").click()
+    page.wait_for_url("**?table=rate")
+    expect(rate.locator("caption")).to_contain_text("Rate")
+    page.mouse.move(0, 0)
+    # What is new waits while the table is open; all else goes on.
+    expect(rate).to_have_class("waits")
+    before = page.locator(".counts").first.text_content()
+    wait_until(lambda: page.locator(".counts").first.text_content() != before, "the page is kept new")
+    expect(rate.locator("table")).to_be_visible()
+    # The address says what is open: another page, and back.
+    page.click("nav.tabs >> text=Settings")
+    page.wait_for_url("**/settings")
+    page.go_back()
+    expect(rate.locator("table")).to_be_visible()
+    page.reload()
+    expect(rate.locator("table")).to_be_visible()
+    rate.locator("summary").click()
+    page.wait_for_url(re.compile(f"/{running}$"))
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    expect(rate.locator("table")).to_have_count(0)
+    page.context.close()
+
+
+def test_a_table_that_does_not_come_says_why_and_is_asked_for_again(
+    site: Site, browser: Browser, running: str
+) -> None:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(DEADLINE * 1000)
+    page.goto(site.new_link())
+    page.wait_for_url("**/jobs")
+    page.goto(f"{site.url}/jobs/{running}")
+    page.route("**/part/table-rate", lambda route: route.abort())
+    rate = page.locator("[data-part=picture-rate] details")
+    rate.locator("summary").click()
+    expect(rate).to_contain_text("Could not be loaded: the server does not answer.")
+    refused = "<title>x</title><h1>Not ready</h1>"
+    page.unroute("**/part/table-rate")
+    page.route("**/part/table-rate", lambda route: route.fulfill(status=503, body=refused))
+    rate.locator("button").click()
+    expect(rate).to_contain_text("Could not be loaded: Not ready.")
+    page.unroute("**/part/table-rate")
+    rate.locator("button").click()
+    expect(rate.locator("caption")).to_contain_text("Rate")
+    page.context.close()
+
+
+def test_a_hidden_page_keeps_its_title_and_says_nothing_where_the_server_is_away(
+    site: Site, browser: Browser, running: str
+) -> None:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(DEADLINE * 1000)
+    page.goto(site.new_link())
+    page.wait_for_url("**/jobs")
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.method))
+    # What a browser says of a page that nobody sees, and a minute that is short.
+    page.add_init_script(
+        "Object.defineProperty(document, 'hidden', { get: () => window.isHidden });"
+        "const wait = setInterval; window.setInterval = (act, ms) => wait(act, ms === 60000 ? 200 : ms);"
+    )
+    page.goto(f"{site.url}/jobs/{running}")
+    expect(page.locator("[data-state]")).to_have_text("live")
+    asked.clear()
+    page.route(f"**/jobs/{running}", lambda route: route.abort())
+    page.evaluate("isHidden = true")
+    for _ in range(2):
+        page.wait_for_event("requestfailed", lambda request: request.method == "HEAD")
+    page.unroute(f"**/jobs/{running}")
+    page.evaluate("document.title = ''")
+    wait_until(lambda: "watched" in page.title(), "the title is kept new")
+    assert set(asked) == {"HEAD"} and wrong == []
+    page.context.close()
 
 
 def test_times_are_those_of_the_reader_or_utc(site: Site, browser: Browser) -> None:

@@ -23,9 +23,12 @@ const MOST_OF_TRIES: usize = 8;
 const LEDGER_OF_TRIES: usize = 3;
 const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
 
+/// The most KB of the overview of a job of ten thousand mini-batches on four nodes.
+const TYPICAL: usize = 60;
+
 /// The pages of a job, with the most KB of each and the most when they are compressed.
 const PAGES: [(&str, usize, usize); 4] =
-    [("", 145, 18), ("/nodes", 60, 12), ("/mini-batches", 60, 12), ("/mini-batches?state=all", 60, 12)];
+    [("", 100, 18), ("/nodes", 60, 12), ("/mini-batches", 60, 12), ("/mini-batches?state=all", 60, 12)];
 
 fn own(job: Job) -> Job {
     job.with_runtime_folder()
@@ -196,6 +199,19 @@ fn differ(what: &str, shorter: (usize, usize), longer: (usize, usize)) -> Option
     (!is_alike).then(|| format!("{what}: {longer:?} bytes, and {shorter:?} of the shorter job"))
 }
 
+/// Writes a job as if it were one of `here`; of one that runs the lock is held as long as the file is.
+fn written(here: &Job, id: &str, simulation: Simulation) -> (Simulated, fs::File) {
+    let folder = here.path("prs-runs").join(id);
+    fs::create_dir_all(&folder).unwrap();
+    let simulated = simulation.write(id, &folder);
+    // A program that works there holds the lock.
+    let lock = fs::File::create(folder.join(".lock")).unwrap();
+    if simulation.is_running {
+        lock.lock().unwrap();
+    }
+    (simulated, lock)
+}
+
 #[test]
 fn pages_cost_the_same_whatever_the_length_of_a_job() {
     let here = own(Job::new(""));
@@ -203,20 +219,24 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
     for mini_batches in SIZES {
         for is_running in [false, true] {
             let id = format!("score-{mini_batches}-{is_running}");
-            let folder = here.path("prs-runs").join(&id);
-            fs::create_dir_all(&folder).unwrap();
-            let simulated = Simulation { mini_batches, nodes: NODES, is_running }.write(&id, &folder);
-            // A program that works there holds the lock.
-            let lock = fs::File::create(folder.join(".lock")).unwrap();
-            if is_running {
-                lock.lock().unwrap();
-            }
+            let (simulated, lock) =
+                written(&here, &id, Simulation { mini_batches, nodes: NODES, is_running });
             made.push((Made { id, simulated, fence: None }, lock));
         }
+    }
+    let mut typical = Vec::new();
+    for is_running in [false, true] {
+        let id = format!("typical-{is_running}");
+        typical.push(written(&here, &id, Simulation { mini_batches: 10_000, nodes: 4, is_running }));
     }
     let web = served(&here);
     let mut wrong = Vec::new();
     for (page, most, most_packed) in PAGES {
+        // What is typical, and what is large.
+        for is_running in [false, true] {
+            let what = format!("/jobs/typical-{is_running}{page}");
+            wrong.extend(excess(&what, sizes(&web, &what), (TYPICAL.min(most), most_packed)));
+        }
         for is_running in [false, true] {
             let mut before = None;
             for mini_batches in SIZES {

@@ -353,6 +353,54 @@ fn pages_say_of_each_error_where_it_came_from_and_what_it_cost() {
 }
 
 #[test]
+fn tables_of_pictures_are_parts_of_their_own() {
+    let job = job();
+    let id = submitted(&job);
+    let web = served(&job);
+    let page = format!("/jobs/{id}");
+    let table = "<caption>Tries";
+    let plain = web.page(&page);
+    // Without a script a link leads to the page with the table.
+    assert!(plain.text().contains("<a href=\"?table=tries#tries\">"), "{}", plain.text());
+    assert!(!plain.text().contains(table));
+    let with = web.page(&format!("{page}?table=tries&table=nodes")).text();
+    let opened = with.split("data-table=\"tries\" open").nth(1).unwrap();
+    assert!(opened.contains(table), "{with}");
+    let part = web.page(&format!("{page}/part/table-tries"));
+    assert!(
+        part.status == 200 && part.text().starts_with("<div class=\"scroll\"") && part.text().contains(table)
+    );
+    // Every other part of the page is one, too; and a picture that a job does not have has no table.
+    assert!(web.page(&format!("{page}/part/picture-plan")).text().starts_with("<figure id=\"plan\""));
+    assert!(web.page(&format!("{page}/part/head")).text().contains("<h1>"));
+    for none in ["none", "table-none", "table-rate", "table-"] {
+        assert_eq!(web.page(&format!("{page}/part/{none}")).status, 404, "{none}");
+    }
+    assert_eq!(web.page(&format!("{page}?table=none")).status, 400);
+    // The file that one mails has all tables in it.
+    let report = web.get(&format!("/jobs/{id}/report.html")).text();
+    assert!(report.contains(table) && !report.contains("?table="), "{report}");
+}
+
+#[test]
+fn a_page_that_is_hidden_asks_for_its_title_alone() {
+    let job = job();
+    let id = submitted(&job);
+    let web = served(&job);
+    let page = format!("/jobs/{id}");
+    let head = web.ask_with("HEAD", &page, &[], "");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    let title = head.header("x-prs-title").unwrap();
+    assert!(title.starts_with("100") || title.starts_with("completed"), "{title}");
+    let tag = head.header("etag").unwrap().to_owned();
+    let again = web.ask_with("HEAD", &page, &[("If-None-Match", &tag)], "");
+    assert_eq!((again.status, again.header("x-prs-title")), (304, None));
+    assert_eq!(again.header("etag"), Some(&*tag));
+    let other = web.ask_with("HEAD", &page, &[("If-None-Match", "W/\"1.0.running\"")], "");
+    assert_eq!(other.status, 200);
+}
+
+#[test]
 fn pages_say_of_a_node_what_it_did_and_of_an_id_which_jobs_are_near() {
     let job = job();
     let id = submitted(&job);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use askama::Template;
 
 use super::figure::{Cell, Figure, Legend, Table, Walk};
-use super::path::row;
+use super::path::lines;
 use super::scale::{Span, Tick};
 use crate::text::numbers::percent;
 use crate::text::{count, cut};
@@ -41,6 +41,8 @@ pub struct Activity {
     sentence: String,
     columns: usize,
     height: usize,
+    /// Height of a lane, without what is between it and the next.
+    lane: usize,
     /// Class and path of each level.
     levels: Vec<(String, String)>,
     crosses: String,
@@ -79,11 +81,12 @@ impl Activity {
         let (mut crosses, mut names) = (String::new(), Vec::new());
         for (at, lane) in lanes.iter().enumerate() {
             let y = at * height;
+            let middle = y as f64 + (height - 1) as f64 / 2.0;
             let ground = commonest(lane);
-            row(&mut grounds[ground], lane.busy.len(), |column| lane.busy[column].is_some(), y, height - 1);
+            lines(&mut grounds[ground], lane.busy.len(), |column| lane.busy[column].is_some(), middle);
             for (level_at, path) in paths.iter_mut().enumerate().filter(|(level_at, _)| *level_at != ground) {
                 let is_in = |column: usize| lane.busy[column].is_some_and(|busy| level(busy) == level_at);
-                row(path, lane.busy.len(), is_in, y, height - 1);
+                lines(path, lane.busy.len(), is_in, middle);
             }
             for (column, _) in lane.failed.iter().enumerate().filter(|(_, failed)| **failed) {
                 let (top, size) = (y + height / 2 - 3, 5);
@@ -102,6 +105,7 @@ impl Activity {
             sentence: sentence.clone(),
             columns,
             height: lanes.len() * height,
+            lane: height - 1,
             levels: levels.map(|(level, path)| (format!("busy-{level}"), path)).collect(),
             crosses,
             names,
@@ -123,6 +127,7 @@ impl Activity {
             legend,
             table: Some(table(lanes)),
             is_open: false,
+            is_apart: false,
             walk: Some(walk(span, columns, lanes)),
         })
     }
@@ -212,7 +217,7 @@ mod tests {
         let span = Span { from_us: 0, to_us: 4_000_000 };
         let lanes = [lane(&[Some(250), Some(250), Some(0), None])];
         let picture = Activity::figure(span, &lanes).unwrap().picture;
-        let (ground, on_top) = (picture.find("d=\"M0 0h3").unwrap(), picture.find("d=\"M2 0h1").unwrap());
+        let (ground, on_top) = (picture.find("d=\"M0 7.5h3").unwrap(), picture.find("d=\"M2 7.5h1").unwrap());
         assert!(ground < on_top, "{picture}");
     }
 
@@ -228,11 +233,11 @@ mod tests {
         let lanes: Vec<Lane> = (0..80).map(lane).collect();
         let figure = Activity::figure(Span { from_us: 0, to_us: 3_600_000_000 }, &lanes).unwrap();
         // The worst there is: each cell differs from its neighbours.
-        assert!(figure.picture.len() < 100_000, "{}", figure.picture.len());
+        assert!(figure.picture.len() < 60_000, "{}", figure.picture.len());
         let calm =
             |number: usize| Lane { busy: vec![Some(240); 96], failed: vec![false; 96], ..lane(number) };
         let lanes: Vec<Lane> = (0..80).map(calm).collect();
         let figure = Activity::figure(Span { from_us: 0, to_us: 3_600_000_000 }, &lanes).unwrap();
-        assert!(figure.picture.len() < 8_000, "{}", figure.picture.len());
+        assert!(figure.picture.len() < 7_000, "{}", figure.picture.len());
     }
 }

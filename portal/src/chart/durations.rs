@@ -86,6 +86,7 @@ impl Durations {
             legend: Vec::new(),
             table: Some(table(quantiles)),
             is_open: true,
+            is_apart: false,
             walk: Some(Walk::of_marks("marks")),
         })
     }

@@ -20,6 +20,8 @@ pub struct Figure {
     pub table: Option<Table>,
     /// Whether the table is open from the beginning.
     pub is_open: bool,
+    /// Whether a closed table is a part of its own, which is fetched when it is asked for; only on pages that a server sends.
+    pub is_apart: bool,
     /// How keys and clicks walk it; nothing where they do not.
     pub walk: Option<Walk>,
 }

@@ -87,6 +87,7 @@ impl Lines {
             },
             table: Some(table(title, points, says)),
             is_open: false,
+            is_apart: false,
             walk: None,
         })
     }

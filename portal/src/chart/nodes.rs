@@ -62,7 +62,8 @@ pub struct NodeDot {
 #[template(path = "chart/nodes.html")]
 pub struct Nodes {
     sentence: String,
-    dots: Vec<Dot>,
+    /// The dots, row by row: where each row is, pixels.
+    rows: Vec<(usize, Vec<Dot>)>,
     bars: Vec<Bar>,
     height: usize,
     /// Where the median of all is, percent.
@@ -153,7 +154,7 @@ impl Nodes {
         let sentence = sentence(nodes, middle, &slow);
         let picture = Self {
             sentence: sentence.clone(),
-            dots: dots(nodes, axis),
+            rows: rows(dots(nodes, axis)),
             bars: if nodes.len() > MOST_DOTS { bars(&sorted, axis) } else { Vec::new() },
             height: HEIGHT,
             middle: percent(axis.fraction(middle)),
@@ -178,6 +179,7 @@ impl Nodes {
             legend,
             table: Some(table),
             is_open: false,
+            is_apart: false,
             walk: Some(Walk::of_marks("marks")),
         })
     }
@@ -234,6 +236,15 @@ fn dots(nodes: &[NodeDot], axis: Axis) -> Vec<Dot> {
         });
     }
     dots
+}
+
+/// The dots by where they are.
+fn rows(dots: Vec<Dot>) -> Vec<(usize, Vec<Dot>)> {
+    let mut rows = std::collections::BTreeMap::<usize, Vec<Dot>>::new();
+    for dot in dots {
+        rows.entry(dot.y).or_default().push(dot);
+    }
+    rows.into_iter().collect()
 }
 
 fn bars(sorted: &[f64], axis: Axis) -> Vec<Bar> {

@@ -9,8 +9,6 @@ use crate::text::{count, counted};
 
 /// Cells that have their numbers in them, at most.
 const NUMBERED: usize = 20;
-/// Ranges with failures that are listed.
-const MOST_RANGES: usize = 50;
 /// Height of the picture's own coordinates.
 const HEIGHT: usize = 24;
 
@@ -75,9 +73,9 @@ pub struct PlanMap {
 }
 
 impl PlanMap {
-    /// The figure of cells that have `width` mini-batches each, of `scheduled` in all, with those that failed in each; nothing
-    /// where there is no cell.
-    pub fn figure(cells: &[(PlanState, u64)], width: u64, scheduled: u64) -> Option<Figure> {
+    /// The figure of cells that have `width` mini-batches each, of `scheduled` in all, with those that failed in each, and a list of `most`
+    /// ranges with failures; nothing where there is no cell.
+    pub fn figure(cells: &[(PlanState, u64)], width: u64, scheduled: u64, most: usize) -> Option<Figure> {
         if cells.is_empty() {
             return None;
         }
@@ -119,8 +117,9 @@ impl PlanMap {
                 .filter(present)
                 .map(|state| Legend { class: state.class(), text: state.word().to_owned() })
                 .collect(),
-            table: (failed > 0).then(|| table(cells, width, scheduled)),
+            table: (failed > 0).then(|| table(cells, width, scheduled).cut(most, "ranges")),
             is_open: failed > 0,
+            is_apart: false,
             walk: Some(Walk {
                 kind: "index",
                 step: width,
@@ -160,7 +159,7 @@ fn table(cells: &[(PlanState, u64)], width: u64, scheduled: u64) -> Table {
             if first == last { first.to_string() } else { format!("{} to {}", count(first), count(last)) };
         table.rows.push(vec![range.into(), super::Cell::Bad(count(*failed))]);
     }
-    table.cut(MOST_RANGES, "ranges")
+    table
 }
 
 #[cfg(test)]
@@ -170,20 +169,20 @@ mod tests {
     #[test]
     fn a_small_plan_has_numbers_and_a_large_one_few_marks() {
         let cells = [(PlanState::Done, 0), (PlanState::Failed, 1), (PlanState::Retried, 0)];
-        let figure = PlanMap::figure(&cells, 1, 3).unwrap();
+        let figure = PlanMap::figure(&cells, 1, 3, 50).unwrap();
         assert_eq!(figure.sentence, "1 mini-batch failed, in 1 of 3 cells.");
         assert_eq!(figure.picture.matches("<text").count(), 3);
         assert_eq!(figure.table.unwrap().rows.len(), 1);
         let cells: Vec<_> = (0..1_024_u64)
             .map(|at| if at.is_multiple_of(2) { (PlanState::Failed, 1) } else { (PlanState::Done, 0) })
             .collect();
-        let figure = PlanMap::figure(&cells, 1_024, 1_000_000).unwrap();
+        let figure = PlanMap::figure(&cells, 1_024, 1_000_000, 50).unwrap();
         assert!(figure.picture.len() < 24_000, "{}", figure.picture.len());
         let table = figure.table.unwrap();
         assert_eq!(
             (table.rows.len(), table.rest.replace('\u{202f}', " ")),
             (50, "50 of 512 ranges.".to_owned())
         );
-        assert!(PlanMap::figure(&[], 1, 0).is_none());
+        assert!(PlanMap::figure(&[], 1, 0, 50).is_none());
     }
 }

@@ -70,6 +70,7 @@ impl Rate {
             legend,
             table: Some(table(from_us, step_s, buckets)),
             is_open: false,
+            is_apart: false,
             walk: Some(Walk {
                 kind: "time",
                 from: from_us,

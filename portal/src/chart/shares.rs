@@ -72,6 +72,7 @@ impl Shares {
                 .collect(),
             table: Some(table(from_us, step_s, buckets)),
             is_open: false,
+            is_apart: false,
             walk: Some(walk(from_us, step_s, buckets)),
         })
     }

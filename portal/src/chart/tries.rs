@@ -105,6 +105,7 @@ impl Tries {
             legend,
             table: Some(table(tries)),
             is_open: false,
+            is_apart: false,
             walk: Some(Walk::of_marks("bars")),
         })
     }

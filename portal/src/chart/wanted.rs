@@ -95,6 +95,7 @@ impl Wanted {
             legend: legend.to_vec(),
             table: Some(table(target, from_us, step_s, known)),
             is_open: false,
+            is_apart: false,
             walk: None,
         })
     }

@@ -76,6 +76,7 @@ impl Workers {
             // The list of workers is the same as a table.
             table: None,
             is_open: false,
+            is_apart: false,
             walk: None,
         })
     }

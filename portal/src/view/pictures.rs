@@ -23,9 +23,22 @@ pub(crate) struct Detail {
     pub(crate) errors: usize,
     /// Tracebacks, bytes of HTML.
     pub(crate) tracebacks: usize,
+    /// Ranges of the plan with failures.
+    pub(crate) ranges: usize,
     /// Whether long pictures have a table.
     pub(crate) tables: bool,
 }
+
+/// What the pictures are called, in their order, and the part of a page that each is.
+pub(crate) const IDS: [(&str, &str); 7] = [
+    ("rate", "picture-rate"),
+    ("shares", "picture-shares"),
+    ("tries", "picture-tries"),
+    ("activity", "picture-activity"),
+    ("plan", "picture-plan"),
+    ("durations", "picture-durations"),
+    ("nodes", "picture-nodes"),
+];
 
 /// The pictures, in the order of the questions that they answer. On a page of a server their places lead to mini-batches `below` an
 /// address; elsewhere nobody walks them.
@@ -45,7 +58,7 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Ve
         figures.extend(activity(of));
     }
     if let Some(summary) = &published.summary {
-        figures.extend(plan(summary, facts.mini_batches.0, facts.state));
+        figures.extend(plan(summary, facts.mini_batches.0, facts.state, detail.ranges));
         figures.extend(durations(summary));
     }
     if let Some(of) = &published.nodes {
@@ -183,7 +196,7 @@ fn lane(lane: &Lane) -> chart::Lane {
     }
 }
 
-fn plan(summary: &Summary, scheduled: u64, state: JobState) -> Option<Figure> {
+fn plan(summary: &Summary, scheduled: u64, state: JobState, most: usize) -> Option<Figure> {
     let (width, known) = (summary.plan.width(), summary.plan.cells());
     let all = (scheduled.div_ceil(width.max(1)) as usize).clamp(known.len(), 1_024.max(known.len()));
     let nothing = PlanCell::default();
@@ -195,7 +208,7 @@ fn plan(summary: &Summary, scheduled: u64, state: JobState) -> Option<Figure> {
             (plan_state(cell, size, state), cell.failed)
         })
         .collect();
-    PlanMap::figure(&cells, width, scheduled)
+    PlanMap::figure(&cells, width, scheduled, most)
 }
 
 /// The worst that is true of a cell of so many mini-batches.

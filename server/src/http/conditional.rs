@@ -9,8 +9,17 @@ use sha2::{Digest, Sha256};
 
 /// Answers with `body` under `tag`, which is quoted already, or that nothing changed.
 pub(crate) fn answer(headers: &HeaderMap, tag: &str, body: impl IntoResponse) -> Response {
+    answer_lazily(headers, tag, || body)
+}
+
+/// The same with a body that is made only where it is sent.
+pub(crate) fn answer_lazily<B: IntoResponse>(
+    headers: &HeaderMap,
+    tag: &str,
+    body: impl FnOnce() -> B,
+) -> Response {
     let mut response =
-        if has(headers, tag) { StatusCode::NOT_MODIFIED.into_response() } else { body.into_response() };
+        if has(headers, tag) { StatusCode::NOT_MODIFIED.into_response() } else { body().into_response() };
     if let Ok(tag) = HeaderValue::from_str(tag) {
         response.headers_mut().insert(ETAG, tag);
     }

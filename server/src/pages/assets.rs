@@ -1,11 +1,10 @@
-//! The stylesheet, the scripts and the picture of the tab, under names that change with them: a browser asks for each once.
+//! The stylesheet, the script and the picture of the tab, under names that change with them: a browser asks for each once.
 
 use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use prs_portal::sent;
 
 use crate::http::conditional::short_checksum;
 use crate::problem::{Kind, Problem};
@@ -30,13 +29,11 @@ impl Asset {
     }
 }
 
-/// The files: stylesheet, script, its two parts that are fetched when they are needed, picture.
-static ASSETS: LazyLock<[Asset; 5]> = LazyLock::new(|| {
+/// The files: stylesheet, script, picture.
+static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     [
         Asset::new("app", "text/css", prs_portal::CSS.to_owned()),
-        Asset::new("app", "text/javascript", sent(prs_portal::JS)),
-        Asset::new("pictures", "text/javascript", sent(prs_portal::PICTURES_JS)),
-        Asset::new("logs", "text/javascript", sent(prs_portal::LOGS_JS)),
+        Asset::new("app", "text/javascript", prs_portal::js()),
         Asset::new("icon", "image/svg+xml", prs_portal::ICON.to_owned()),
     ]
 });
@@ -46,17 +43,13 @@ static ASSETS: LazyLock<[Asset; 5]> = LazyLock::new(|| {
 pub(crate) struct Assets {
     pub(crate) css: String,
     pub(crate) js: String,
-    pub(crate) pictures: String,
-    pub(crate) logs: String,
     pub(crate) icon: String,
 }
 
 impl Assets {
     pub(crate) fn new() -> Self {
-        let [css, js, pictures, logs, icon] = &*ASSETS;
-        let [css, js, pictures, logs, icon] =
-            [css, js, pictures, logs, icon].map(|asset| asset.address.clone());
-        Self { css, js, pictures, logs, icon }
+        let [css, js, icon] = ASSETS.each_ref().map(|asset| asset.address.clone());
+        Self { css, js, icon }
     }
 }
 

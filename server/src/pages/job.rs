@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Form, Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::Event;
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prs_common::job::JobSpec;
 use prs_common::storage::Storage;
+use prs_jobs::homes::Seen;
 use prs_jobs::preview::{Kind as PreviewKind, preview as rows_of};
 use prs_jobs::{report, show};
 use prs_portal::text::plain;
 use prs_portal::view::{
-    ConfirmPage, JobPage, OutputFile, OutputPage, Preview, PreviewPart, RemovePage, SettingsPage, Tab,
+    ConfirmPage, Facts, JobPage, OutputFile, OutputPage, Preview, PreviewPart, RemovePage, SettingsPage, Tab,
 };
 use serde_json::{Value, json};
 
@@ -24,8 +26,8 @@ use crate::api::outputs::{files, result_file};
 use crate::api::preview::form_of;
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit, Role};
-use crate::http::cursor;
-use crate::http::params::Params;
+use crate::http::params::{Params, bad};
+use crate::http::{conditional, cursor};
 use crate::live::{Streams, Tick, Watcher, events};
 use crate::metrics::PAGE;
 use crate::problem::{Kind, Problem};
@@ -37,22 +39,61 @@ const ROWS: usize = 10;
 /// Letters of a cell, or of a line, that are shown.
 const LETTERS: usize = 500;
 
-/// `GET /jobs/{job}`.
+/// What a browser calls the overview, percent-encoded: all that one that shows another page needs of it.
+const TITLE: &str = "x-prs-title";
+
+/// What the overview of the job says, and the job as it was seen.
+async fn facts(app: &App, id: &str) -> Result<(Seen, Facts), Problem> {
+    let home = app.home(id).await?;
+    let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let (seen, mut facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    app.watches.code_lines().put(&*home, &seen, &mut facts).await;
+    Ok((seen, facts))
+}
+
+/// `GET /jobs/{job}`. The tables of pictures stand in it that `table` names.
 pub(crate) async fn overview(
     May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["table"])?;
+    let tables = params.all("table");
+    if let Some(unknown) = tables.iter().find(|id| !JobPage::is_picture(id)) {
+        return Err(bad("table", format_args!("{unknown:?} is no picture of a job")));
+    }
+    let (seen, facts) = facts(&app, &id).await?;
+    // One that runs can be canceled, one that has ended removed.
+    let may_submit = who.role.allows(Role::Submit);
+    let may_change = if facts.state.is_final() { may_remove(&who, &seen) } else { may_submit };
+    Ok(conditional::answer_lazily(&headers, &tag_of(&seen, &facts), || {
+        let page = JobPage::new(&facts, &app.chrome, may_change, may_submit).with_tables(&tables);
+        let title = utf8_percent_encode(&page.title(), NON_ALPHANUMERIC).to_string();
+        ([(TITLE, title)], Html(page.html()))
+    }))
+}
+
+/// The tag of the overview: it changes with what is published of the job, and with its record.
+fn tag_of(seen: &Seen, facts: &Facts) -> String {
+    let told_us = facts.statistics.live.as_ref().map_or(0, |live| live.written_us);
+    let seen_us = seen.record.status.updated_us.max(told_us);
+    format!("W/\"{}.{seen_us}.{}\"", seen.record.incarnation, facts.state.as_str())
+}
+
+/// `GET /jobs/{job}/part/{part}`.
+pub(crate) async fn part(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, part)): Path<(String, String)>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let home = app.home(&id).await?;
-    let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
-    let (seen, mut facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
-    app.watches.code_lines().put(&*home, &seen, &mut facts).await;
-    // One that runs can be canceled, one that has ended removed.
-    let may_change =
-        if facts.state.is_final() { may_remove(&who, &seen) } else { who.role.allows(Role::Submit) };
-    Ok(Html(JobPage::new(&facts, &app.chrome, may_change, who.role.allows(Role::Submit)).html()))
+    let (_, facts) = facts(&app, &id).await?;
+    let html = JobPage::new(&facts, &app.chrome, false, false).part(&part);
+    let absent = || Problem::new(Kind::NOT_FOUND, "The page of the job has no such part, or not any more.");
+    Ok(Html(html.ok_or_else(absent)?))
 }
 
 /// The parts that other pages than the overview have.
@@ -206,7 +247,7 @@ fn cell(value: Value) -> String {
 
 /// A path as it stands in an address.
 pub(super) fn in_address(path: &str) -> String {
-    use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+    use percent_encoding::{AsciiSet, CONTROLS};
     const RESERVED: &AsciiSet = &CONTROLS
         .add(b' ')
         .add(b'"')

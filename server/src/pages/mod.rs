@@ -64,6 +64,7 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("post", "/selected", "submit"),
     ("get", "/jobs/{job}", "read"),
     ("get", "/jobs/{job}/live", "read"),
+    ("get", "/jobs/{job}/part/{part}", "read"),
     ("get", "/jobs/{job}/errors", "read"),
     ("get", "/jobs/{job}/errors/{group}", "read"),
     ("get", "/jobs/{job}/logs", "read"),
@@ -142,6 +143,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/selected", post(selected::act)))
         .merge(at("/jobs/{job}", get(job::overview)))
         .merge(at("/jobs/{job}/live", get(job::live)))
+        .merge(at("/jobs/{job}/part/{part}", get(job::part)))
         .merge(at("/jobs/{job}/errors", get(errors::list)))
         .merge(at("/jobs/{job}/errors/{group}", get(errors::one)))
         .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))

@@ -22,7 +22,7 @@ use crate::view::{ErrorFact, ErrorPlace, ErrorTimes, ErrorTry, Facts, OutputFact
 
 /// 2026-11-21 12:00 UTC.
 const NOON: u64 = 1_795_262_400_000_000;
-const DETAIL: Detail = Detail { rows: (10, 10), errors: 2, tracebacks: 10_000, tables: true };
+const DETAIL: Detail = Detail { rows: (10, 10), errors: 2, tracebacks: 10_000, ranges: 50, tables: true };
 
 /// A job that never was.
 static SAMPLE: LazyLock<Facts> = LazyLock::new(|| {
@@ -158,7 +158,7 @@ fn figures() -> Vec<Figure> {
         Shares::figure(NOON, 8, &shares),
         Tries::figure(&tries),
         Activity::figure(span, &lanes),
-        PlanMap::figure(&cells, 25, 1_000),
+        PlanMap::figure(&cells, 25, 1_000, 50),
         Durations::figure(&edges, &counts, &quantiles),
         Nodes::figure(&dots, Table::new("Nodes", &["Node"])),
     ]

@@ -3,12 +3,13 @@
 use askama::Template;
 
 use super::Chrome;
+use crate::chart::Figure;
 use crate::view::Facts;
 use crate::view::job::JobView;
-use crate::view::pictures::Detail;
+use crate::view::pictures::{Detail, IDS};
 
 /// As much as a page shows: lists of any length have pages of their own.
-const DETAIL: Detail = Detail { rows: (20, 10), errors: 10, tracebacks: 4_000, tables: true };
+const DETAIL: Detail = Detail { rows: (20, 10), errors: 10, tracebacks: 2_000, ranges: 20, tables: true };
 
 /// The tabs of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Tab {
 #[derive(Debug, Template)]
 #[template(
     path = "site/job.html",
-    blocks = ["head", "attention", "steps", "errors", "pictures", "now", "slowest", "nodes", "result", "next"]
+    blocks = ["head", "attention", "steps", "errors", "now", "slowest", "nodes", "result", "next"]
 )]
 pub struct JobPage<'a> {
     chrome: &'a Chrome,
@@ -93,7 +94,24 @@ impl<'a> JobPage<'a> {
         let logs = Some(format!("/jobs/{}/logs/", facts.job_id));
         let mut job = JobView::new(facts, DETAIL, logs);
         job.may_resume = may_submit && facts.state.is_final() && facts.steps.is_empty();
+        for figure in &mut job.figures {
+            figure.is_apart = !figure.is_open;
+        }
         Self { chrome, job, tab: Tab::Overview, job_id: &facts.job_id, may_change, may_submit }
+    }
+
+    /// Whether a picture of a job is called so.
+    pub fn is_picture(id: &str) -> bool {
+        IDS.iter().any(|(known, _)| *known == id)
+    }
+
+    /// The page with the tables of these pictures in it, open.
+    #[must_use]
+    pub fn with_tables(mut self, ids: &[&str]) -> Self {
+        for figure in self.job.figures.iter_mut().filter(|figure| ids.contains(&figure.id)) {
+            figure.is_open = true;
+        }
+        self
     }
 
     /// All of it.
@@ -101,21 +119,35 @@ impl<'a> JobPage<'a> {
         super::simple::rendered(self)
     }
 
+    /// A part by its name: one of [`Self::parts`], or `table-` and the name of a picture for its table. Nothing where the page has none
+    /// of this name.
+    pub fn part(&self, name: &str) -> Option<String> {
+        if let Some(id) = name.strip_prefix("table-") {
+            return self.figure(id)?.table.as_ref().map(super::simple::rendered);
+        }
+        self.parts().into_iter().find(|(known, _)| *known == name).map(|(_, html)| html)
+    }
+
+    fn figure(&self, id: &str) -> Option<&Figure> {
+        self.job.figures.iter().find(|figure| figure.id == id)
+    }
+
     /// The parts that change while the job runs, by their names.
     pub fn parts(&self) -> Vec<(&'static str, String)> {
         use super::simple::rendered as html;
-        vec![
+        let mut parts = vec![
             ("head", html(&self.as_head())),
             ("attention", html(&self.as_attention())),
             ("steps", html(&self.as_steps())),
             ("errors", html(&self.as_errors())),
-            ("pictures", html(&self.as_pictures())),
             ("now", html(&self.as_now())),
             ("slowest", html(&self.as_slowest())),
             ("nodes", html(&self.as_nodes())),
             ("result", html(&self.as_result())),
             ("next", html(&self.as_next())),
-        ]
+        ];
+        parts.extend(IDS.map(|(id, part)| (part, self.figure(id).map(html).unwrap_or_default())));
+        parts
     }
 
     /// What a browser calls the page: how far the job is, while it runs.

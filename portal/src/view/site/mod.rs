@@ -55,10 +55,6 @@ pub struct Chrome {
     pub css: String,
     /// Address of the script.
     pub js: String,
-    /// Address of what it fetches when a picture is walked.
-    pub pictures: String,
-    /// Address of what it fetches where a log grows.
-    pub logs: String,
     /// Address of the picture in the tab.
     pub icon: String,
     /// Who is logged in, where that can only be one; empty otherwise.
