@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -61,10 +62,29 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     monkeypatch.setenv("PRS_PROGRAM", str(folder / "no-program"))
     servers: list[Any] = []
 
-    def make(*options: str, **variables: str) -> Any:
-        servers.append(Serve(folder, *options, **variables))
+    def make(*options: str, **more: Any) -> Any:
+        servers.append(Serve(folder, *options, **more))
         return servers[-1]
 
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The servers of a fleet and a worker; gives the variables that name them."""
+    program = extension().with_name("prs")
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PRS_", "AWS_"))}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    # They end with their standard input, which the end of the block closes.
+    with subprocess.Popen([program.with_name("fleet-servers")], env=quiet, **pipes) as process:
+        variables = {}
+        while (line := process.stdout.readline().strip()) != "ready":
+            name, value = line.removeprefix("export ").split("=", 1)
+            variables[name] = value.strip("'")
+        work = tmp_path_factory.mktemp("work")
+        command = [program, "worker", "--work-dir", work]
+        with subprocess.Popen(command, env=quiet | variables, stderr=subprocess.DEVNULL) as worker:
+            yield variables
+            worker.terminate()

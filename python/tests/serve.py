@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Callable
@@ -20,12 +21,17 @@ from package import PROGRAM, wait_until
 
 
 class Serve:
-    """`prs serve` in front of the runs of a folder."""
+    """`prs serve` in front of the runs of a folder, or of the fleet whose servers the variables of `fleet`
+    name."""
 
-    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, fleet: Mapping[str, str] | None = None, **variables: str
+    ) -> None:
         self.folder = folder
         self.options = options
         self.runs = folder / "prs-runs"
+        self._fleet = dict(fleet or {})
+        self._place = [] if fleet else ["--runs", str(self.runs)]
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -35,7 +41,7 @@ class Serve:
         """Starts it, at the port that it had before."""
         said = self.folder / f"said-{time.monotonic_ns()}"
         listen = [] if "--listen" in self.options else ["--listen", f"127.0.0.1:{self.port}"]
-        command = [str(PROGRAM), "serve", *listen, "--runs", str(self.runs), *self.options]
+        command = [str(PROGRAM), "serve", *listen, *self._place, *self.options]
         with open(said, "wb") as out:
             self._process = subprocess.Popen(
                 command,
@@ -43,7 +49,7 @@ class Serve:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
-                env={**os.environ, **variables},
+                env={**os.environ, **self._fleet, **variables},
             )
         process = self._process
 
@@ -80,8 +86,8 @@ class Serve:
 
     def run(self, *command: str) -> str:
         """Runs a command of the program on the same runs; gives what it prints."""
-        whole = [str(PROGRAM), *command, "--runs", str(self.runs)]
-        done = subprocess.run(whole, cwd=self.folder, capture_output=True, text=True, check=False)
+        whole, known = [str(PROGRAM), *command, *self._place], {**os.environ, **self._fleet}
+        done = subprocess.run(whole, cwd=self.folder, env=known, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

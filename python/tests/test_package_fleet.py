@@ -4,30 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from package import FAILS, PROGRAM, SLOW, WAITS, held, job_file, prs, python, wait_until
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The servers of a fleet and a worker; gives the variables that name them."""
-    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PRS_", "AWS_"))}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    # They end with their standard input, which the end of the block closes.
-    with subprocess.Popen([PROGRAM.with_name("fleet-servers")], env=quiet, **pipes) as process:
-        variables = {}
-        while (line := process.stdout.readline().strip()) != "ready":
-            name, value = line.removeprefix("export ").split("=", 1)
-            variables[name] = value.strip("'")
-        work = tmp_path_factory.mktemp("work")
-        command = [PROGRAM, "worker", "--work-dir", work]
-        with subprocess.Popen(command, env=quiet | variables, stderr=subprocess.DEVNULL) as worker:
-            yield variables
-            worker.terminate()
+from package import FAILS, SLOW, WAITS, held, job_file, prs, python, wait_until
 
 
 @pytest.fixture

@@ -18,6 +18,9 @@ from prs.server.problems import problem_in
 _PIECE = 1 << 18
 _PAUSES = (0.1, 2.0)
 _AGAIN = (429, 502, 503, 504)
+# The same of a storage that the server sends a download on to: its URL holds for a while, and the next one is
+# signed anew.
+_STORAGE_AGAIN = (*_AGAIN, 403, 500)
 
 
 def download(connection: Connection, path: str, to: Path, sha256: str | None = None) -> Path:
@@ -75,6 +78,9 @@ class _Download:
         self._tag: str | None = None
         # Of all, bytes, once it is known.
         self._total: int | None = None
+        # Who was asked last, and what a storage answered in place of the file.
+        self._at = connection.address
+        self._refused: int | None = None
 
     def run(self) -> str:
         """Brings all of it; gives its SHA-256."""
@@ -89,14 +95,32 @@ class _Download:
             if self._done > before:
                 until, pause = time.monotonic() + PATIENCE, _PAUSES[0]
             if lost is not None and (not lost.is_passing or time.monotonic() + pause > until):
-                raise lost.raised(self._connection.address) from None
+                raise lost.raised(self._at) from None
             if time.monotonic() + pause > until:
-                raise Unreachable(f"{self._connection.address}: the download breaks off again and again")
+                raise Unreachable(self._breaks_off())
             time.sleep(pause)
             pause = min(pause * 2, _PAUSES[1])
 
+    def _breaks_off(self) -> str:
+        """What is said of a download that does not come to its end."""
+        if not self._is_of_storage:
+            return f"{self._at}: the download breaks off again and again"
+        what = "breaks it off" if self._refused is None else f"answers {self._refused}"
+        return f"{self._storage} {what} again and again"
+
+    @property
+    def _is_of_storage(self) -> bool:
+        """Whether the server was not asked last."""
+        return self._at != self._connection.address
+
+    @property
+    def _storage(self) -> str:
+        """What the storage is called in messages."""
+        return f"{self._at}: the storage, to which {self._connection.address} sends the download on,"
+
     def _go_on(self) -> bool:
         """Asks for what is missing; says whether that is nothing now."""
+        self._at, self._refused = self._connection.address, None
         headers = {"Accept": "*/*"}
         if self._done:
             headers["Range"] = f"bytes={self._done}-"
@@ -105,10 +129,15 @@ class _Download:
         with self._connection.stream(self._path, headers) as response:
             if response.status == 401 and self._connection.credentials.renewed():
                 return False
-            if response.status == 307:
-                there, path = self._connection.elsewhere(response.headers.get("Location", ""))
-                with there.stream(path, headers) as response:
-                    return self._take(response)
+            if response.status != 307:
+                return self._take(response)
+            location = response.headers.get("Location", "")
+        there, path = self._connection.elsewhere(location)
+        self._at = there.address
+        with there.stream(path, headers) as response:
+            if response.status in _STORAGE_AGAIN:
+                self._refused = response.status
+                return False
             return self._take(response)
 
     def _take(self, response: http.client.HTTPResponse) -> bool:
@@ -154,6 +183,8 @@ class _Download:
         self._done += len(piece)
 
     def _refusal(self, response: http.client.HTTPResponse) -> PrsError:
+        if self._is_of_storage:
+            return PrsError(f"{self._storage} answers {response.status}")
         if response.status < 400:
             return self._connection.moved(Answer(response.status, response.headers, b""))
         body = response.read(1 << 16)
