@@ -14,9 +14,13 @@ use super::expressions::{parts, substitute, whole};
 use super::parallel::Lift;
 
 /// Whether `path` is in a datastore of Azure: `azureml://datastores/...`, also with the workspace in front.
-fn is_in_datastore(path: &str) -> bool {
+pub(super) fn is_in_datastore(path: &str) -> bool {
     path.trim_start().starts_with("azureml://") && path.contains("/datastores/")
 }
+
+/// What is said where the path of the rows is in a datastore.
+pub(super) const ROWS_IN_DATASTORE: &str =
+    "the datastore is not known here; the result is in the output of the job";
 
 /// Where an output of the script is, as its path says.
 enum Where {
@@ -160,10 +164,6 @@ impl Lift<'_, '_> {
         path.map_err(|message| self.fields.refuse(given, message)).ok()
     }
 
-    fn note_on_datastore(&mut self, path: &RawSetting) {
-        self.fields.note(path, "the datastore is not known here; the result is in the output of the job");
-    }
-
     /// The output that `setting` names.
     fn named<'o>(&mut self, setting: &RawSetting, outputs: &'o [Output]) -> Option<&'o Output> {
         let inside = setting.value.as_text().and_then(whole).unwrap_or_default();
@@ -201,7 +201,7 @@ impl Lift<'_, '_> {
         };
         let is_in_datastore = is_in_datastore(&path);
         if is_in_datastore {
-            self.note_on_datastore(given);
+            self.fields.note(given, ROWS_IN_DATASTORE);
         } else {
             self.add("output", &given.shown, given.line, named(folder, line));
         }

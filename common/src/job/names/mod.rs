@@ -30,11 +30,12 @@ const OF_WORKSPACE: &str = "workspaceblobstore";
 /// Mappings that lead to one another.
 const DEEPEST: usize = 8;
 /// Keys below which nothing is a reference.
-const NOT_LOOKED_AT: [&str; 8] = [
+const NOT_LOOKED_AT: [&str; 9] = [
     "arguments",
     "command",
     "description",
     "environment_variables",
+    "output_dataset",
     "outputs",
     "program_arguments",
     "properties",

@@ -221,6 +221,34 @@ fn the_place_of_the_output_starts_from_the_current_folder_and_no_url_is_printed(
 }
 
 #[test]
+fn an_output_in_a_datastore_is_that_of_the_job_with_a_note() {
+    let project = project();
+    let short = "azureml://datastores/store/paths/a/rows.csv";
+    let long = "azureml://subscriptions/s/resourcegroups/g/workspaces/w/datastores/store/paths/a/rows.csv";
+    let option = Invocation { output_path: Some(short.to_owned()), ..data(&project) };
+    for (set, invocation, shown, file) in [
+        (&[][..], &option, "--output-path", "predictions.csv"),
+        (&[("outputs.score.path", long)], &data(&project), "--set outputs", "predictions.csv"),
+        (
+            &[("outputs.score.path", long), ("outputs.score.type", "uri_file")],
+            &data(&project),
+            "--set outputs",
+            "rows.csv",
+        ),
+        (&[("output_dataset.path", short)], &data(&project), "--set output_dataset.path", "predictions.csv"),
+    ] {
+        let spec = load(&project, MINIMAL, set, invocation).unwrap();
+        assert_eq!((spec.output, spec.append_row_file_name.as_str()), (None, file), "{shown}");
+        let note = "the datastore is not known here; the result is in the output of the job";
+        let is_told = |told: &String| told.contains(shown) && told.contains(note);
+        assert!(spec.notes.iter().any(is_told), "{:?}", spec.notes);
+    }
+    // What only looks like one is refused, as every place elsewhere.
+    let wrong = Invocation { output_path: Some("azureml://stores/a".to_owned()), ..data(&project) };
+    load(&project, MINIMAL, &[], &wrong).unwrap_err();
+}
+
+#[test]
 fn what_is_wrong_is_said_where_it_stands() {
     let project = project();
     let without = |line: &str| {

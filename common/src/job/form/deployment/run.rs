@@ -17,6 +17,7 @@ use super::super::super::own_id::{check_named_file, with_some_id};
 use super::super::super::reader::Reader;
 use super::super::super::validate::is_identifier;
 use super::super::super::yaml::{Node, Value, scalar};
+use super::super::append_row::{ROWS_IN_DATASTORE, is_in_datastore};
 use super::super::bindings::{self, Bound, Data, Input};
 use super::super::parallel::{RETRIES, partitioned};
 use super::super::{RawSetting, RawSettings, document};
@@ -208,8 +209,23 @@ impl Run {
         }
     }
 
-    /// Has the output be at `path`: the folder, or the file of the rows itself.
+    /// Has the output be at `path`: the folder, or the file of the rows itself. Of a path in a datastore the name of the file
+    /// is kept, and the output is that of the job.
     fn place_output(&mut self, fields: &mut Reader<'_>, shown: &str, path: &str, is_file: bool) {
+        if is_in_datastore(path) {
+            let setting = |key: &str, value: Node| RawSetting {
+                key: key.to_owned(),
+                shown: shown.to_owned(),
+                line: None,
+                value,
+            };
+            fields.note(&setting("output", Node::text(path, None)), ROWS_IN_DATASTORE);
+            let file = path.rsplit_once('/').map(|(_, file)| file).filter(|file| is_file && !file.is_empty());
+            if let Some(file) = file {
+                self.set(setting("append_row_file_name", Node::text(file, None)));
+            }
+            return;
+        }
         let is_local = is_local(&with_some_id(path));
         let path = if is_local { from_here(path) } else { path.to_owned() };
         let mut set = |key: &str, value: &str| {
