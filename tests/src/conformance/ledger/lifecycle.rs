@@ -7,6 +7,7 @@ use prs_common::ledger::{
     Begin, Checkpoint, Conclusion, Duty, JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind,
     NodeReport, Signal, Verdict,
 };
+use prs_common::timestamp::now_us;
 
 use super::{LIMITS, ended, failed_by_code, fresh, publishing, succeeded, watching, worker};
 use crate::conformance::unique;
@@ -275,6 +276,35 @@ pub(super) async fn first_conclusion_is_remembered(ledger: &dyn Ledger) {
     let remembered = job.progress().await.unwrap().conclusion.expect("a conclusion was asked for");
     assert!(reasons.contains(&remembered));
     assert!(answers.into_iter().all(|answer| answer.unwrap() == remembered), "all hear the same");
+}
+
+pub(super) async fn first_conclusion_has_its_date(ledger: &dyn Ledger) {
+    // The clock of the ledger is that of this machine.
+    const SLACK_US: u64 = 1_000_000;
+    let job = fresh(ledger, "dated").await;
+    assert_eq!(job.progress().await.unwrap().concluded_us, None);
+    let before = now_us();
+    job.conclude(&aborted(JobState::Canceled, "first")).await.unwrap();
+    let decided = job.progress().await.unwrap().concluded_us.expect("it is decided");
+    assert!((before - SLACK_US..=now_us() + SLACK_US).contains(&decided), "{before} {decided}");
+    // Neither a later conclusion nor the end itself is another date.
+    job.conclude(&aborted(JobState::Failed, "later")).await.unwrap();
+    for state in [JobState::Finalizing, JobState::Canceled] {
+        job.set_state(state, watching(&*job).await).await.unwrap();
+        assert_eq!(job.progress().await.unwrap().concluded_us, Some(decided));
+    }
+    // A job that is made anew has none.
+    job.remove().await.unwrap();
+    job.create(LIMITS).await.unwrap();
+    assert_eq!(job.progress().await.unwrap().concluded_us, None);
+    let job = fresh(ledger, "dated-racing").await;
+    let end = aborted(JobState::Canceled, "together");
+    let answers = join_all((0..8).map(|_| async {
+        job.conclude(&end).await.unwrap();
+        job.progress().await.unwrap().concluded_us
+    }))
+    .await;
+    assert!(answers[0].is_some() && answers.iter().all(|date| *date == answers[0]), "{answers:?}");
 }
 
 pub(super) async fn conclusion_of_a_completed_job_stops_nobody(ledger: &dyn Ledger) {

@@ -40,6 +40,7 @@ macro_rules! __ledger_cases {
                 names_may_hold_anything
                 conclusion_reaches_every_node
                 first_conclusion_is_remembered
+                first_conclusion_has_its_date
                 conclusion_of_a_completed_job_stops_nobody
                 state_tells_the_nodes_what_to_do
             }
