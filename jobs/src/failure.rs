@@ -5,8 +5,12 @@ use std::io;
 use std::path::Path;
 
 use prs_common::job::JobFileError;
+use prs_common::ledger::{LedgerError, LedgerErrorKind};
+use prs_common::queue::{QueueError, QueueErrorKind};
 use prs_common::servers::ConnectError;
 use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_orchestrator::job::ServerError;
+use prs_orchestrator::job::record::JobRecordError;
 
 /// What kind of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,15 @@ pub enum FailureKind {
     Failed,
     /// The caller interrupted.
     Interrupted,
+}
+
+/// A server behind a call that failed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerFault {
+    /// Which: `storage`, `ledger` or `broker`.
+    pub server: &'static str,
+    /// Whether it does not answer, which may pass; else it refuses what it is asked, or answers wrongly.
+    pub is_away: bool,
 }
 
 /// An error of a call, with its kind.
@@ -67,6 +80,11 @@ impl Failure {
         })
     }
 
+    /// The server behind the call that is at fault; nothing where none is known to be.
+    pub fn server_fault(&self) -> Option<ServerFault> {
+        self.error.chain().find_map(fault_in)
+    }
+
     /// Whether what was asked is at fault, or asks for what is not there.
     pub fn is_usage(&self) -> bool {
         matches!(self.kind, FailureKind::Usage | FailureKind::NotFound)
@@ -105,6 +123,42 @@ impl Failure {
     }
 }
 
+/// The server that is at fault as this one of the causes of a failure says.
+fn fault_in(cause: &(dyn std::error::Error + 'static)) -> Option<ServerFault> {
+    let fault = |server, is_away| Some(ServerFault { server, is_away });
+    let of_storage = |error: &StorageError| match error.kind {
+        StorageErrorKind::Unavailable => fault("storage", true),
+        StorageErrorKind::PermissionDenied | StorageErrorKind::Damaged => fault("storage", false),
+        _ => None,
+    };
+    let of_ledger = |error: &LedgerError| match error.kind {
+        LedgerErrorKind::Unavailable => fault("ledger", true),
+        LedgerErrorKind::Refused => fault("ledger", false),
+        _ => None,
+    };
+    if let Some(error) = cause.downcast_ref() {
+        return of_storage(error);
+    }
+    if let Some(error) = cause.downcast_ref() {
+        return of_ledger(error);
+    }
+    if let Some(error) = cause.downcast_ref::<QueueError>() {
+        return match error.kind {
+            QueueErrorKind::Unavailable | QueueErrorKind::NotServed => fault("broker", true),
+            QueueErrorKind::Refused | QueueErrorKind::Forbidden => fault("broker", false),
+            QueueErrorKind::NotFound => None,
+        };
+    }
+    // These stand in the place of their causes.
+    match (cause.downcast_ref::<ServerError>(), cause.downcast_ref::<JobRecordError>()) {
+        (Some(ServerError::Storage(error)), _) | (_, Some(JobRecordError::Storage(error))) => {
+            of_storage(error)
+        }
+        (Some(ServerError::Ledger(error)), _) => of_ledger(error),
+        _ => None,
+    }
+}
+
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let kind = if error.is_usage() { FailureKind::Usage } else { FailureKind::CannotConnect };
@@ -138,6 +192,34 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+
+    #[test]
+    fn a_server_that_is_at_fault_is_known_through_all_that_is_said_of_it() {
+        let stored = |kind| StorageError {
+            kind,
+            place: "s3://fleet".to_owned(),
+            key: "job.json".to_owned(),
+            message: String::new(),
+        };
+        let ledger = |kind| LedgerError { kind, job: String::new(), message: String::new() };
+        let (away, wrong) = (StorageErrorKind::Unavailable, StorageErrorKind::PermissionDenied);
+        let fault = |server, is_away| Some(ServerFault { server, is_away });
+        let of = |error: anyhow::Error| Failure::from(error.context("cannot look")).server_fault();
+        assert_eq!(of(stored(away).into()), fault("storage", true));
+        assert_eq!(of(stored(wrong).into()), fault("storage", false));
+        assert_eq!(of(stored(StorageErrorKind::Damaged).into()), fault("storage", false));
+        assert_eq!(of(stored(StorageErrorKind::NotFound).into()), None);
+        assert_eq!(of(JobRecordError::Storage(stored(away)).into()), fault("storage", true));
+        assert_eq!(of(ServerError::Storage(stored(wrong)).into()), fault("storage", false));
+        let server = ServerError::Ledger(ledger(LedgerErrorKind::Unavailable));
+        assert_eq!(of(server.into()), fault("ledger", true));
+        let refused = ConnectError::Redis(ledger(LedgerErrorKind::Refused));
+        assert_eq!(Failure::from(refused).server_fault(), fault("ledger", false));
+        let (name, message) = (String::new(), String::new());
+        let queue = QueueError { kind: QueueErrorKind::NotServed, name, message };
+        assert_eq!(Failure::from(ConnectError::Broker(queue)).server_fault(), fault("broker", true));
+        assert_eq!(Failure::wrong("no").server_fault(), None);
+    }
 
     #[test]
     fn a_full_disk_is_told_from_other_failures() {

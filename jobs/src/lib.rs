@@ -74,6 +74,6 @@ pub mod tokens;
 pub mod update;
 
 pub use caller::{Caller, JobView, Unattended, Uploads};
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, ServerFault};
 pub use homes::Whereabouts;
 pub use interrupts::{Interrupts, Uninterrupted};

@@ -27,18 +27,34 @@ use crate::auth::proxy::Forwarded;
 use crate::auth::{Principal, random_text};
 use crate::http::addresses::{self, Client};
 use crate::http::look;
+use crate::http::unread::Unread;
 use crate::problem::{Kind, Problem};
 use crate::traced::Traced;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How long an answer may take to begin.
-const LONGEST: Duration = Duration::from_secs(75);
+/// How much longer a request waits that asks for an answer at the end of a job, or of a change.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// How long an answer may take to begin where code or files may be named by the request.
+const LONGEST_HANDING_IN: Duration = Duration::from_secs(75);
 /// The same where files come with the request.
 const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
 /// Bytes of an address, with its query.
 const LONGEST_ADDRESS: usize = 8 << 10;
 /// The same of a blob, which may be large.
 const LONGEST_BLOB: Duration = Duration::from_hours(6);
+/// Ends of addresses that jobs, code or files are handed in at, as blobs that came before are: what they name is put together and
+/// stored before the answer.
+const HANDS_IN: [&str; 9] = [
+    "/jobs",
+    "/resume",
+    "/resubmit",
+    "/invoke",
+    "/versions",
+    "/versions/{version}",
+    "/deployments/{deployment}",
+    "/job-paths",
+    "/kept-out",
+];
 /// Jobs that are offered where an address names none, and jobs that are compared for it.
 const NEAR: usize = 5;
 const COMPARED: usize = 1_000;
@@ -61,7 +77,8 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let look = look::chosen(request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let under_way = app.metrics.comes();
-    let longest = longest(request.headers());
+    let longest = longest(&request, route.as_ref().map(MatchedPath::as_str), app.counts.times());
+    let (request, unread) = Unread::of(request);
     let request = {
         let (parts, body) = request.into_parts();
         let body = app.metrics.comes_with(&parts.headers, body);
@@ -74,7 +91,13 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let answering = traces::within(traced.span(), next.run(request)).instrument(around.clone());
     let mut response = match tokio::time::timeout(longest, answering).await {
         Ok(response) => response,
-        Err(_) => Problem::new(Kind::TIMEOUT, "There was no answer in time.").retry_after(5).into_response(),
+        Err(_) => {
+            let detail = format_args!(
+                "Storage or ledger of the jobs did not give within {} s what the answer needs.",
+                longest.as_secs()
+            );
+            Problem::new(Kind::TIMEOUT, detail).retry_after(5).into_response()
+        }
     };
     drop(under_way);
     let asker = response.extensions_mut().remove::<Asker>();
@@ -103,6 +126,9 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         let only_https = HeaderValue::from_static("max-age=31536000");
         response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, only_https);
     }
+    if let Some(unread) = unread {
+        unread.told(&mut response).await;
+    }
     let status = response.status().as_u16();
     let route = route.as_ref().map(MatchedPath::as_str);
     let response = response.map(|body| app.metrics.goes_with(route, body));
@@ -126,14 +152,21 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
-/// How long the answer to a request with these headers may take to begin.
-fn longest(headers: &HeaderMap) -> Duration {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match kind {
+/// How long the answer to a request for the address `route` may take to begin, where one that reads may take `read`, and one that
+/// changes something `write`.
+fn longest(request: &Request, route: Option<&str>, (read, write): (Duration, Duration)) -> Duration {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let hands_in = |route: &str| HANDS_IN.iter().any(|end| route.ends_with(end));
+    match *request.method() {
+        Method::GET | Method::HEAD => {
+            let waits = request.uri().query().is_some_and(|query| query.contains("wait_for="));
+            read + if waits { LONGEST_WAIT } else { Duration::ZERO }
+        }
         // One that rests is ended by its handler.
-        "application/octet-stream" => LONGEST_BLOB,
+        _ if kind == "application/octet-stream" => LONGEST_BLOB,
         _ if kind.starts_with("multipart/") => LONGEST_UPLOAD,
-        _ => LONGEST,
+        Method::POST | Method::PUT if route.is_some_and(hands_in) => write.max(LONGEST_HANDING_IN),
+        _ => write,
     }
 }
 
@@ -282,6 +315,8 @@ fn add_headers(headers: &mut HeaderMap, id: &str) {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
 
     #[test]
@@ -293,6 +328,31 @@ mod tests {
             assert_ne!(request_id(&given(refused)), refused);
         }
         assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn requests_have_the_time_that_they_need() {
+        let times = (Duration::from_secs(15), Duration::from_secs(30));
+        let of = |method: &str, address: &str, kind: &str, route: &str| {
+            let request = Request::builder().method(method).uri(address).header(CONTENT_TYPE, kind);
+            longest(&request.body(Body::empty()).unwrap(), Some(route), times).as_secs()
+        };
+        let json = "application/json";
+        for (method, address, kind, route, expected) in [
+            ("GET", "/api/v1/jobs", "", "/api/v1/jobs", 15),
+            ("HEAD", "/jobs", "", "/jobs", 15),
+            ("GET", "/api/v1/jobs/a?wait_for=ended&timeout=60", "", "/api/v1/jobs/{job}", 75),
+            ("POST", "/api/v1/tokens", json, "/api/v1/tokens", 30),
+            ("PATCH", "/api/v1/jobs/a", json, "/api/v1/jobs/{job}", 30),
+            ("DELETE", "/api/v1/tokens/a", "", "/api/v1/tokens/{token}", 30),
+            ("POST", "/api/v1/jobs", json, "/api/v1/jobs", 75),
+            ("PUT", "/x", json, "/api/v1/registry/{kind}/{name}/versions/{version}", 75),
+            ("POST", "/x", json, "/api/v1/endpoints/{endpoint}/invoke", 75),
+            ("POST", "/api/v1/jobs", "multipart/form-data; boundary=x", "/api/v1/jobs", 30 * 60),
+            ("PUT", "/x", "application/octet-stream", "/api/v1/blobs/{sha256}", 6 * 60 * 60),
+        ] {
+            assert_eq!(of(method, address, kind, route), expected, "{method} {address} {kind}");
+        }
     }
 
     #[test]

@@ -127,3 +127,65 @@ fn long_addresses_and_deep_bodies_are_refused() {
         }
     }
 }
+
+/// The head of the next answer on a connection that may go on, in lower case; its body is read, too.
+fn next_answer(stream: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    while !said.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
+        said.push(byte[0]);
+    }
+    let head = String::from_utf8(said).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    head
+}
+
+#[test]
+fn a_refusal_of_what_is_not_read_says_whether_the_connection_goes_on() {
+    let (_job, web, secret) = served(&[]);
+    let host = format!("127.0.0.1:{}", web.port());
+    let post = |path: &str, more: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{more}\r\n")
+    };
+    let alive = format!("GET /livez HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let sized = |length: usize| format!("Content-Length: {length}\r\n");
+    let connect = || {
+        let stream = web.connect();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    // Nobody reads what strangers send. A little is passed over, also where it comes in pieces.
+    let mut stream = connect();
+    for length in [1, 1000, 100_000] {
+        stream.write_all(post("/api/v1/tokens", &sized(length)).as_bytes()).unwrap();
+        stream.write_all(&vec![b' '; length]).unwrap();
+        let head = next_answer(&mut stream);
+        assert!(head.starts_with("http/1.1 401") && !head.contains("connection: close"), "{length}: {head}");
+        stream.write_all(alive.as_bytes()).unwrap();
+        assert!(next_answer(&mut stream).starts_with("http/1.1 200"), "{length}");
+    }
+    stream.write_all(post("/api/v1/tokens", "Transfer-Encoding: chunked\r\n").as_bytes()).unwrap();
+    stream.write_all(b"3\r\nabc\r\n0\r\n\r\n").unwrap();
+    assert!(!next_answer(&mut stream).contains("connection: close"));
+    stream.write_all(alive.as_bytes()).unwrap();
+    assert!(next_answer(&mut stream).starts_with("http/1.1 200"));
+    // Of much more the answer says that it is the last; who waits for a word before the body gets none but that.
+    let much = 600 << 20;
+    let known = format!("Authorization: Bearer {secret}\r\n");
+    for (what, request) in [
+        ("large", post("/api/v1/tokens", &sized(much))),
+        ("too large", post("/api/v1/tokens", &format!("{known}{}", sized(much)))),
+        ("without its end", post("/api/v1/tokens", "Transfer-Encoding: chunked\r\n")),
+        ("no address", post("/api/v1/nothing", &format!("{known}{}", sized(much)))),
+        ("held back", post("/api/v1/tokens", &format!("Expect: 100-continue\r\n{}", sized(10)))),
+    ] {
+        let mut stream = connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let head = next_answer(&mut stream);
+        assert!(head.starts_with("http/1.1 4") && head.contains("connection: close"), "{what}: {head}");
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{what}: it ends");
+    }
+}

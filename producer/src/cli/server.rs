@@ -107,11 +107,17 @@ pub(crate) struct Serve {
     /// Connections that may be open together; more are closed.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
+    /// Seconds until the answer to a request that changes nothing begins; one that takes longer gets 503.
+    #[arg(long, value_name = "S", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) read_timeout: u32,
+    /// The same for requests that change something; what hands in jobs, code or files has more.
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) write_timeout: u32,
     /// Open it in the browser.
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "direct_downloads", "direct_uploads", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "direct_downloads", "direct_uploads", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections", "read_timeout", "write_timeout"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use prs_common::dataset::http_url;
@@ -59,6 +60,8 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
             searches: arguments.max_searches_of_one,
             streams: (arguments.max_streams, arguments.max_streams_of_one),
             connections: arguments.max_connections,
+            read_time: Duration::from_secs(arguments.read_timeout.into()),
+            write_time: Duration::from_secs(arguments.write_timeout.into()),
         },
         metrics: arguments.metrics_listen,
         first_token: std::env::var(FIRST_TOKEN).ok().filter(|text| !text.is_empty()).map(FirstToken),

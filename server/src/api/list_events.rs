@@ -9,14 +9,15 @@ use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
+use prs_jobs::Failure;
 use serde_json::json;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::job_object::JobSummary;
 use crate::app::App;
 use crate::index::{Snapshot, Summary};
-use crate::live::{LASTS, PING, Permit, Watcher, bye};
+use crate::live::{LASTS, LATE, Late, PING, Permit, Watcher, bye};
 
 /// Between two looks at the list.
 const LOOK: Duration = Duration::from_secs(2);
@@ -71,7 +72,11 @@ impl State {
             () = sleep_until(self.until) => return Some(self.leave()),
         }
         self.next = Instant::now() + LOOK;
-        let snapshot = match self.app.index.snapshot().await {
+        let snapshot = tokio::select! {
+            snapshot = timeout(LATE, self.app.index.snapshot()) => snapshot,
+            () = stop.cancelled() => return Some(self.leave()),
+        };
+        let snapshot = match snapshot.unwrap_or_else(|_| Err(Failure::server(Late))) {
             Ok(snapshot) => snapshot,
             Err(failure) => {
                 let was_stale = std::mem::replace(&mut self.is_stale, true);

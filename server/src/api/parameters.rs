@@ -164,7 +164,6 @@ pub(super) fn problems(route: &Route) -> Vec<u16> {
         (500, true),
         (502, true),
         (503, true),
-        (504, true),
         (507, has_body),
     ];
     all.into_iter().filter(|(_, may)| *may).map(|(status, _)| status).collect()

@@ -142,7 +142,8 @@ impl Access {
 
 fn not_looked_up(refusal: &Refusal) -> Problem {
     warn!(%refusal, "cannot look a token up");
-    Problem::new(Kind::SERVERS_UNREACHABLE, "The token cannot be looked up.").retry_after(5)
+    let detail = "The storage of the registry does not give the token, so it is not known who asks.";
+    Problem::new(Kind::SERVERS_UNREACHABLE, detail).retry_after(5)
 }
 
 /// Who asks, where they have the role with this number at least: 0 reads, 1 submits, 2 administers.

@@ -10,6 +10,7 @@
 //! | `json` | bodies of JSON |
 //! | `addresses` | where requests come from |
 //! | `rates` | how many requests come, from whom |
+//! | `unread` | what becomes of a body that nobody read |
 //! | `look` | how pages look to one reader |
 //! | `hosts` | the names that the server answers to, and the origins that may change something |
 
@@ -24,3 +25,4 @@ pub(crate) mod params;
 pub(crate) mod range;
 pub(crate) mod rates;
 pub(crate) mod search;
+pub(crate) mod unread;

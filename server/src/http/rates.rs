@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::http::Method;
 use governor::clock::{Clock, DefaultClock};
@@ -39,6 +40,10 @@ pub struct Limits {
     pub streams: (u32, u32),
     /// Connections that are open together.
     pub connections: u32,
+    /// How long the answer to a request that changes nothing may take to begin.
+    pub read_time: Duration,
+    /// The same of one that changes something.
+    pub write_time: Duration,
 }
 
 impl Limits {
@@ -51,6 +56,8 @@ impl Limits {
         searches: 2,
         streams: (2000, 20),
         connections: 4096,
+        read_time: Duration::from_secs(15),
+        write_time: Duration::from_secs(30),
     };
 }
 
@@ -149,11 +156,13 @@ pub(crate) struct Counts {
     under_way: Semaphore,
     of_one: Places,
     searches: Places,
+    read_time: Duration,
+    write_time: Duration,
 }
 
 impl Counts {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let Limits { reads, writes, at_once, at_once_of_one, searches, .. } = *limits;
+        let Limits { reads, writes, at_once, at_once_of_one, searches, read_time, write_time, .. } = *limits;
         Self {
             reads: Rate::a_second(reads, reads.saturating_mul(2)),
             writes: Rate::a_second(writes, writes.saturating_mul(4)),
@@ -161,7 +170,14 @@ impl Counts {
             under_way: Semaphore::new(at_once.max(1) as usize),
             of_one: Places::new(at_once_of_one),
             searches: Places::new(searches),
+            read_time,
+            write_time,
         }
+    }
+
+    /// How long the answer to a request that changes nothing may take to begin, and that to one that changes something.
+    pub(crate) fn times(&self) -> (Duration, Duration) {
+        (self.read_time, self.write_time)
     }
 
     /// A place for a request, until its answer begins.

@@ -4,6 +4,7 @@
 mod stream;
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use prs_jobs::report::{facts_again, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
 use prs_portal::view::{Chrome, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, sort_errors};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::code_lines::CodeLines;
 use crate::http::rates::Places;
@@ -27,6 +28,12 @@ pub(crate) use stream::{LASTS, PING, Permit, Streams, Watcher, bye, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a look may take before watchers are told that they see what was.
+pub(crate) const LATE: Duration = Duration::from_secs(5);
+
+/// How long after that it is given up, and the next one begins: what was asked while servers were away is answered late.
+const GIVES_UP: Duration = Duration::from_secs(5);
 
 /// A job as it was seen, and what pages show of it.
 #[derive(Debug, Clone, Default)]
@@ -123,7 +130,17 @@ async fn look(
         let began = Instant::now();
         number += 1;
         let before = Arc::clone(&sender.borrow());
-        let seen = see(&mut looks, id, whereabouts, code_lines).await;
+        let seen = {
+            let mut seeing = pin!(see(&mut looks, id, whereabouts, code_lines));
+            match timeout(LATE, &mut seeing).await {
+                Ok(seen) => seen,
+                Err(_) => {
+                    let stale = Some(Late.to_string());
+                    sender.send_replace(Arc::new(Tick { number, stale, ..(*before).clone() }));
+                    timeout(GIVES_UP, seeing).await.unwrap_or_else(|_| Err(Failure::server(Late)))
+                }
+            }
+        };
         renders.observe(began.elapsed().as_secs_f64());
         let tick = match seen {
             Ok((seen, live, title, parts)) => Tick {
@@ -151,6 +168,11 @@ async fn look(
         sleep_until(began + LOOK).await;
     }
 }
+
+/// Why a job is not seen, though no server refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("storage or ledger did not answer within {} s", LATE.as_secs())]
+pub(crate) struct Late;
 
 /// The parts of a page, by their names.
 type NamedParts = Vec<(&'static str, String)>;

@@ -1,6 +1,6 @@
 //! What failures of calls on jobs are over HTTP.
 
-use prs_jobs::{Failure, FailureKind};
+use prs_jobs::{Failure, FailureKind, ServerFault};
 use tracing::{error, warn};
 
 use super::{Kind, Problem};
@@ -15,6 +15,12 @@ impl Problem {
         if failure.is_full() {
             warn!(%failure, "no room is left where the jobs are kept");
             return Self::new(Kind::NO_ROOM, "No room is left where the jobs are kept.");
+        }
+        // A place that a caller named may refuse this server, and is no server of the jobs.
+        let is_of_caller = failure.is_usage() && refused != Kind::INTERNAL;
+        if !is_of_caller && let Some(fault) = failure.server_fault() {
+            warn!(%failure, "a server behind this one fails");
+            return Self::of_server(fault);
         }
         match failure.kind {
             FailureKind::NotFound if refused.status == 404 => Self::new(refused, failure),
@@ -36,5 +42,16 @@ impl Problem {
                 Self::new(Kind::BUSY, "The server is about to end.").retry_after(AWAY)
             }
         }
+    }
+    /// What it means that a server behind this one failed.
+    fn of_server(ServerFault { server, is_away }: ServerFault) -> Self {
+        if is_away {
+            let detail = format_args!("The {server} of the jobs does not answer.");
+            return Self::new(Kind::SERVERS_UNREACHABLE, detail).retry_after(AWAY);
+        }
+        let detail = format_args!(
+            "The {server} of the jobs refuses what this server asks of it, or answers wrongly; the log of the server says more."
+        );
+        Self::new(Kind::BAD_SERVERS, detail)
     }
 }

@@ -128,8 +128,8 @@ kinds! {
         "As many requests as it serves at once are under way, or it is about to end. Ask again after the seconds in Retry-After.";
     NO_ROOM, "no-room", 507, "The server has no room for it",
         "The disk of the server, or the storage behind it, is full. prs rm and prs gc make room.";
-    TIMEOUT, "timeout", 504, "The answer took too long",
-        "What is behind this server did not answer in time. Ask again, or for less at once.";
+    TIMEOUT, "timeout", 503, "The answer took too long",
+        "Storage or ledger, behind this server, did not answer in time. Ask again after the seconds in Retry-After, or for less at once. --read-timeout and --write-timeout of the server say what its time is.";
 }
 
 impl Kind {

@@ -24,6 +24,7 @@ mod records;
 mod run_folder;
 mod scripts;
 mod sealed;
+pub mod served;
 pub mod servers;
 mod simulated;
 mod simulated_fleet;

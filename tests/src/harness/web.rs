@@ -67,7 +67,14 @@ impl Web {
     /// Serves the jobs of `job`'s folder, at a port that is free.
     #[track_caller]
     pub fn start(job: &Job, more: &[&str]) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0", "-o", "json"], more].concat();
+        Self::start_at(job, 0, more)
+    }
+
+    /// The same at this port; 0 is any.
+    #[track_caller]
+    pub fn start_at(job: &Job, port: u16, more: &[&str]) -> Self {
+        let listen = format!("127.0.0.1:{port}");
+        let arguments = [&["serve", "--listen", &listen, "-o", "json"], more].concat();
         let mut program = job.start(&arguments);
         program.wait_until_printed("\n");
         let record: Value = serde_json::from_str(&program.stdout()).expect("the record of a server");
@@ -83,11 +90,24 @@ impl Web {
     #[track_caller]
     pub fn of_user(job: &Job, more: &[&str]) -> Self {
         let mut web = Self::start(job, more);
-        let file = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
+        web.take_secret(job);
+        web
+    }
+
+    /// Ends it as `kill -9` does, and starts another at its port, which is shown the same token.
+    #[track_caller]
+    pub fn killed_and_restarted(self, job: &Job, more: &[&str]) -> Self {
+        let (port, token) = (self.port(), self.token);
+        assert!(self.program.kill(), "the server ran");
+        Self { token, ..Self::start_at(job, port, more) }
+    }
+
+    /// From here on requests have the secret that the server tells.
+    fn take_secret(&mut self, job: &Job) {
+        let file = job.path("runtime").join(format!("prs/serve-{}.json", self.port()));
         let told = std::fs::read(file).expect("the server tells of itself");
         let told: Value = serde_json::from_slice(&told).expect("what a server tells of itself");
-        web.set_token(told["token"].as_str().expect("a secret"));
-        web
+        self.set_token(told["token"].as_str().expect("a secret"));
     }
 
     /// Serves the jobs of `job`'s folder for other machines, under the name `localhost` and at a port that is free: with these
@@ -207,6 +227,16 @@ impl Web {
     #[track_caller]
     pub fn get(&self, path: &str) -> Answer {
         self.ask_with("GET", path, &[], "")
+    }
+
+    /// The answer to `GET` with another token.
+    #[track_caller]
+    pub fn ask_as(&self, token: &str, path: &str) -> Answer {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nConnection: close\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n",
+            self.host
+        );
+        parse(&self.exchange(request.as_bytes()))
     }
 
     /// The page that a browser gets.
