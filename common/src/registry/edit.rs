@@ -42,16 +42,20 @@ impl Registry {
         let which = Which::Version(version.to_owned());
         let asset = self.there(kind, name).await?;
         asset.find(&which).map_err(RegistryError::NotFound)?;
-        self.change(kind, name, |asset| {
+        let changed = self.change(kind, name, |asset| {
             let mut asset = asset.ok_or_else(|| format!("there is no {} {name} any more", kind.noun()))?;
-            let found = asset.find(&which)?.clone();
+            // Another may have deleted it a moment ago.
+            let found = match asset.find(&which) {
+                Ok(found) => found.clone(),
+                Err(why) => return Ok((asset, Err(why))),
+            };
             match decide(&self.view(&asset, &found)) {
-                None => Ok((asset, None)),
+                None => Ok((asset, Ok(None))),
                 Some(Edit::Delete) => {
                     let seen = self.view(&asset, &found);
                     asset.versions.retain(|one| one.version != version);
                     asset.deleted.push(found);
-                    Ok((asset, Some(seen)))
+                    Ok((asset, Ok(Some(seen))))
                 }
                 Some(Edit::Change(edited)) => {
                     edited.labels.iter().try_for_each(|label| check_label(label))?;
@@ -60,11 +64,11 @@ impl Registry {
                     }
                     let seen = asset.find(&which)?;
                     let seen = self.view(&asset, seen);
-                    Ok((asset, Some(seen)))
+                    Ok((asset, Ok(Some(seen))))
                 }
             }
-        })
-        .await
+        });
+        changed.await?.map_err(RegistryError::NotFound)
     }
 
     /// Takes back that the version was deleted.

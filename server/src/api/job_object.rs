@@ -20,6 +20,9 @@ use crate::http::conditional::{self, short_checksum};
 use crate::index::Summary;
 use crate::problem::{Kind, Problem};
 
+/// Keys that change of a job that runs though nothing happens: how long it has run, and what follows from that.
+const OF_TIME: [&str; 4] = ["seconds", "eta_seconds", "per_second", "items_per_second"];
+
 /// Addresses about a job.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -303,6 +306,15 @@ impl JobObject {
         serde_json::to_value(self).unwrap_or_default()
     }
 
+    /// What of that does not change by itself as time goes by while nothing happens to the job.
+    pub(crate) fn steady(&self) -> Value {
+        let mut steady = self.lasting();
+        if let Some(object) = steady.as_object_mut().filter(|_| !self.has_ended) {
+            object.retain(|name, _| !OF_TIME.contains(&name.as_str()));
+        }
+        steady
+    }
+
     /// All keys.
     pub(crate) fn whole(&self) -> Value {
         let mut whole = self.lasting();
@@ -328,11 +340,11 @@ impl JobObject {
     pub(crate) fn answer(&self, headers: &HeaderMap, fields: Option<&str>) -> Result<Response, Problem> {
         let body = self.with_fields(fields)?;
         // What only grows older is the same still.
-        let lasting = self.lasting().to_string();
+        let steady = self.steady().to_string();
         let tag = format!(
             "W/\"{}.{}\"",
             self.incarnation,
-            short_checksum([lasting.as_bytes(), fields.unwrap_or_default().as_bytes()].concat().as_slice())
+            short_checksum([steady.as_bytes(), fields.unwrap_or_default().as_bytes()].concat().as_slice())
         );
         Ok(conditional::answer(headers, &tag, Json(body)))
     }

@@ -315,15 +315,14 @@ pub(crate) async fn one(
     let (home, seen) = app.seen(&id).await?;
     let mut object = object_of(&*home, &seen).await;
     if let Some(for_what) = wait_for.filter(|_| !seen.result.state.is_final()) {
-        let before = object.lasting();
+        let before = object.steady();
         let mut ticks = app.watches.follow(&id);
         let waits = async {
             while ticks.changed().await.is_ok() {
                 let tick = Arc::clone(&ticks.borrow_and_update());
                 let Some(seen) = tick.seen.as_deref() else { continue };
                 let now = JobObject::with(seen, tick.live.as_deref());
-                let is_so =
-                    seen.result.state.is_final() || (for_what == "changed" && now.lasting() != before);
+                let is_so = seen.result.state.is_final() || (for_what == "changed" && now.steady() != before);
                 if is_so {
                     return Some(now);
                 }
