@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from site_of_tests import Site
 
@@ -68,3 +72,67 @@ def test_a_token_is_made_shown_once_and_revoked(
     page.fill("#action", "token.create")
     page.click("main button:has-text('Show')")
     expect(page.locator("table.jobs tbody tr").first).to_contain_text("token.create")
+
+
+EVIL = """<!doctype html><title>another site</title>
+<form id=f method=post action="{target}"><input name=reason value=evil></form>
+<iframe id=i src="{page}"></iframe>
+"""
+# What a page of another site tries with the session of whoever looks at it; what it reads of the answers.
+TRIES = """async ([target, list]) => {
+    const tried = [];
+    for (const kind of ['text/plain', 'application/x-www-form-urlencoded', 'application/json']) {
+        for (const mode of ['no-cors', 'cors']) {
+            const sent = fetch(target, {
+                method: 'POST', mode, credentials: 'include', headers: {'Content-Type': kind}, body: '{}'
+            });
+            tried.push(await sent.then(answer => answer.status, () => 'blocked'));
+        }
+    }
+    tried.push(await fetch(list, {credentials: 'include'}).then(answer => answer.text(), () => 'blocked'));
+    return tried;
+}"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_page_of_another_site_changes_and_reads_nothing(site: Site, browser: Browser, host: str) -> None:
+    """Of another port of the same name, where a browser sends the session along, and of another name."""
+    name = f"victim-{host.replace('.', '-')}"
+    site.start(name, 200)
+    job = site.id_of(name)
+    target = f"{site.url}/jobs/{job}/cancel"
+
+    class Another(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = EVIL.format(target=target, page=f"{site.url}/jobs").encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Another) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(site.new_link())
+        page.wait_for_url("**/jobs")
+        asked: list[tuple[str, str | None]] = []
+        page.on("request", lambda request: asked.append((request.method, request.headers.get("cookie"))))
+        page.goto(f"http://{host}:{other.server_address[1]}/")
+        api = f"{site.url}/api/v1/jobs"
+        tried = page.evaluate(TRIES, [f"{api}/{job}/cancel", api])
+        # What a browser sends without asking is answered, and neither that nor anything else can be read.
+        assert set(tried) <= {0, "blocked"} and tried[-1] == "blocked", tried
+        frame = page.frame_locator("#i").locator("table.jobs")
+        assert frame.count() == 0, "no page of the server is in one of another"
+        page.evaluate("document.getElementById('f').submit()")
+        page.wait_for_url(target)
+        expect(page.locator("h1")).to_have_text("The request came from a page of another site")
+        assert any(method == "POST" for method, _ in asked)
+        other.shutdown()
+        context.close()
+    assert json.loads(site.run("status", job, "-o", "json"))["state"] in ("running", "queued", "scheduling")
+    site.run("cancel", job)

@@ -4,9 +4,10 @@
 //! folder is synced. An object that must be new gets its name by a rename that replaces nothing; where the file
 //! system knows none, as NFS, as a second name of the temporary file; where it knows neither, this looks first and
 //! then renames, and of several who do so at once more than one may win. One version is replaced by another under a
-//! lock on the file that has it.
+//! lock on the file that has it. A link is no object: none is listed, and none is followed to read.
 
 mod buffers;
+mod no_links;
 mod writer;
 
 use std::fmt;
@@ -285,8 +286,9 @@ impl Storage for LocalStorage {
     }
 
     async fn get_opts(&self, key: &str, options: GetOptions) -> Result<GetResult, StorageError> {
-        self.with_path(key, move |store, path| {
-            let file = File::open(path)?;
+        let name = key.to_owned();
+        self.with_path(key, move |store, _| {
+            let file = no_links::open(&store.root, &name)?;
             let look = || -> io::Result<_> {
                 let meta = file.metadata()?;
                 let version = version(&meta);
@@ -325,10 +327,8 @@ impl Storage for LocalStorage {
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        let meta = self.with_path(key, |_, path| {
-            let meta = fs::metadata(path)?;
-            if meta.is_file() { Ok(meta) } else { Err(io::ErrorKind::NotFound.into()) }
-        });
+        let name = key.to_owned();
+        let meta = self.with_path(key, move |store, _| no_links::look(&store.root, &name));
         Ok(describe(key.to_owned(), &meta.await?))
     }
 
