@@ -176,7 +176,7 @@ test-portal: test-build servers ## the pages of prs serve in Chromium: what peop
 
 # Not part of `make test`: it takes minutes, and packages of its own.
 .PHONY: test-api
-test-api: test-build servers $(VENV)/.api ## every address of prs serve by schemathesis, for each role, PRS_API_EXAMPLES [10] requests each
+test-api: test-build servers $(VENV)/.api ## every address of prs serve, of a folder and of a fleet, by schemathesis, for each role, PRS_API_EXAMPLES [10] requests each
 	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/api
 
 .PHONY: test-examples

@@ -1,15 +1,17 @@
 """Every operation of `/openapi.json`, good and bad, asked by schemathesis once for each role.
 
-A server of a folder has a job that ended, one that runs, an endpoint and things that are registered. Half of
-the parameters of a path are those of something that is there (`hooks.py`), so that more than refusals are
-looked at. The seed is fixed; `PRS_API_EXAMPLES` says how many requests an operation gets beside those that
-its form asks for [10]. Streams of events are left out: they have no end, and schemathesis waits for it.
+A server of a folder has a job that ended, one that runs, an endpoint and things that are registered; so has
+one of a fleet, with workers beside it. Half of the parameters of a path are those of something that is there
+(`hooks.py`), so that more than refusals are looked at. The seed is fixed; `PRS_API_EXAMPLES` says how many
+requests an operation gets beside those that its form asks for [10]. Streams of events are left out: they have
+no end, and schemathesis waits for it.
 
 Needs `PRS_TEST_BIN_DIR`, the folder with the built programs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -202,20 +204,43 @@ class Site:
                 program.wait()
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A folder."""
-    site = Site(tmp_path_factory.mktemp("site"))
-    try:
+@contextlib.contextmanager
+def fleet_servers() -> Iterator[dict[str, str]]:
+    """The servers of a fleet; gives the variables that name them."""
+    command = [PROGRAMS / "fleet-servers"]
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PRS_", "AWS_"))}
+    # They end with their standard input, which the end of the block closes.
+    with subprocess.Popen(
+        command, env=quiet, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        variables = {}
+        while (line := process.stdout.readline().strip()) != "ready":
+            name, value = line.removeprefix("export ").split("=", 1)
+            variables[name] = value.strip("'")
+        yield variables
+
+
+@pytest.fixture(scope="module", params=["folder", "fleet"])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A folder, or a fleet."""
+    with contextlib.ExitStack() as stack:
+        is_fleet = request.param == "fleet"
+        servers = stack.enter_context(fleet_servers()) if is_fleet else None
+        site = Site(tmp_path_factory.mktemp("site"), servers)
+        stack.callback(site.end)
+        if is_fleet:
+            # Two jobs have a place: one that is held runs beside those that are handed in.
+            site.begin("worker", "--work-dir", str(site.folder / "work"))
+            site.begin("worker", "--work-dir", str(site.folder / "work-2"))
         site.run(*site.job("ended", 10))
         site.register()
         site.begin(*site.held("running"))
         names = site.known(site.id_of("ended"), site.id_of("running"))
+        assert names["worker"] or not is_fleet, names
         (site.folder / "known.json").write_text(json.dumps(names))
         yield site
         assert site.server.poll() is None, "the server has ended"
-    finally:
-        site.end()
 
 
 def ask(site: Site, secret: str, report: Path, *more: str) -> None:
