@@ -89,16 +89,8 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let around =
         trace_span!(target: "context", "request", request_id = id, trace_id = Empty, span_id = Empty);
     let answering = traces::within(traced.span(), next.run(request)).instrument(around.clone());
-    let mut response = match tokio::time::timeout(longest, answering).await {
-        Ok(response) => response,
-        Err(_) => {
-            let detail = format_args!(
-                "Storage or ledger of the jobs did not give within {} s what the answer needs.",
-                longest.as_secs()
-            );
-            Problem::new(Kind::TIMEOUT, detail).retry_after(5).into_response()
-        }
-    };
+    let answered = tokio::time::timeout(longest, answering).await;
+    let mut response = answered.unwrap_or_else(|_| late(longest).into_response());
     drop(under_way);
     let asker = response.extensions_mut().remove::<Asker>();
     if let Some(problem) = problem_of(&mut response) {
@@ -168,6 +160,14 @@ fn longest(request: &Request, route: Option<&str>, (read, write): (Duration, Dur
         Method::POST | Method::PUT if route.is_some_and(hands_in) => write.max(LONGEST_HANDING_IN),
         _ => write,
     }
+}
+
+/// The problem that there was no answer in time.
+fn late(longest: Duration) -> Problem {
+    let seconds = longest.as_secs();
+    let detail =
+        format_args!("Storage or ledger of the jobs did not give within {seconds} s what the answer needs.");
+    Problem::new(Kind::TIMEOUT, detail).retry_after(5)
 }
 
 /// Finds who asks, and refuses what comes under a foreign name or from a foreign page.

@@ -74,14 +74,14 @@ fn side_by_side(
 ) -> (BTreeMap<u16, usize>, Vec<String>) {
     let answers: Vec<_> = std::thread::scope(|scope| {
         let send = &send;
-        let sent = (0..TIMES).map(|at| {
+        let threads = (0..TIMES).map(|at| {
             scope.spawn(move || {
                 let name = format!("{what} by {at}");
                 (send(webs[at % 2], &name), name)
             })
         });
-        let sent: Vec<_> = sent.collect();
-        sent.into_iter().map(|one| one.join().unwrap()).collect()
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
     });
     let (mut statuses, mut winners) = (BTreeMap::new(), Vec::new());
     for (answer, name) in answers {

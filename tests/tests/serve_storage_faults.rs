@@ -17,6 +17,9 @@ const MEMORY: u64 = 300 << 20;
 /// How long everything is asked for while the storage fails, again and again.
 const LASTS: Duration = Duration::from_secs(20);
 
+/// A method, an address, headers, a body, and how long the answer may take.
+type Change<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str, Duration);
+
 /// Asks for changes of all kinds at once, each of which is honest and in time, whether it is made or not.
 fn all_changes_are_honest(web: &Web) {
     let spec = json!({ "name": "new", "source_directory": "code", "entry_script": "main.py",
@@ -27,7 +30,7 @@ fn all_changes_are_honest(web: &Web) {
     let missing = json!({ "blobs": [{ "sha256": "0".repeat(64), "bytes": 3 }] }).to_string();
     let endpoint = json!({ "description": "new" }).to_string();
     let new = ("If-None-Match", "*");
-    let changes: [(&str, &str, &[(&str, &str)], &str, Duration); 8] = [
+    let changes: [Change<'_>; 8] = [
         ("PATCH", "/api/v1/jobs/ended", &[JSON], &name, WRITE),
         ("POST", "/api/v1/tokens", &[JSON], &token, WRITE),
         ("POST", "/api/v1/jobs/running/cancel", &[JSON], "{}", WRITE),

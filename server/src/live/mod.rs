@@ -132,13 +132,12 @@ async fn look(
         let before = Arc::clone(&sender.borrow());
         let seen = {
             let mut seeing = pin!(see(&mut looks, id, whereabouts, code_lines));
-            match timeout(LATE, &mut seeing).await {
-                Ok(seen) => seen,
-                Err(_) => {
-                    let stale = Some(Late.to_string());
-                    sender.send_replace(Arc::new(Tick { number, stale, ..(*before).clone() }));
-                    timeout(GIVES_UP, seeing).await.unwrap_or_else(|_| Err(Failure::server(Late)))
-                }
+            if let Ok(seen) = timeout(LATE, &mut seeing).await {
+                seen
+            } else {
+                let stale = Some(Late.to_string());
+                sender.send_replace(Arc::new(Tick { number, stale, ..(*before).clone() }));
+                timeout(GIVES_UP, seeing).await.unwrap_or_else(|_| Err(Failure::server(Late)))
             }
         };
         renders.observe(began.elapsed().as_secs_f64());

@@ -96,6 +96,7 @@ impl Web {
 
     /// Ends it as `kill -9` does, and starts another at its port, which is shown the same token.
     #[track_caller]
+    #[must_use]
     pub fn killed_and_restarted(self, job: &Job, more: &[&str]) -> Self {
         let (port, token) = (self.port(), self.token);
         assert!(self.program.kill(), "the server ran");
