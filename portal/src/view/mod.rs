@@ -21,7 +21,7 @@ pub use report::{MOST_BYTES, report};
 pub use signals::signals;
 pub use site::{
     AgainPage, ApiPage, ApiRoute, AuditPage, AuditRow, Choice, Chrome, CodePage, CodeRow, ComparePage,
-    ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow, DisplayPage,
+    ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow, DisplayPage, Due,
     EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, ErrorPage, ErrorsPage, FleetPage, GivenCall,
     GivenToken, GraphPage, HelpPage, HostSeries, JobPage, JobRow, JobsPage, LogEntry, LogFolder, LogHit,
     LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodePage, NodesPage,

@@ -27,6 +27,8 @@ pub(crate) struct Detail {
     pub(crate) ranges: usize,
     /// Whether long pictures have a table.
     pub(crate) tables: bool,
+    /// Whether there are pictures at all.
+    pub(crate) pictures: bool,
 }
 
 /// What the pictures are called, in their order, and the part of a page that each is.
@@ -46,6 +48,9 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Ve
     let published = &facts.statistics;
     let has_ended = facts.state.is_final();
     let mut figures = Vec::new();
+    if !detail.pictures {
+        return figures;
+    }
     if let Some(live) = &published.live {
         let (step_s, buckets) = merged(live);
         figures.extend(rate(live, step_s, &buckets));

@@ -14,10 +14,10 @@ pub const MOST_BYTES: usize = 300_000;
 
 /// How much is shown, from all to what always fits.
 const DETAILS: [Detail; 4] = [
-    Detail { rows: (120, 10), errors: 50, tracebacks: 110_000, ranges: 50, tables: true },
-    Detail { rows: (60, 10), errors: 30, tracebacks: 60_000, ranges: 50, tables: true },
-    Detail { rows: (30, 10), errors: 20, tracebacks: 30_000, ranges: 50, tables: false },
-    Detail { rows: (10, 10), errors: 10, tracebacks: 10_000, ranges: 50, tables: false },
+    Detail { rows: (120, 10), errors: 50, tracebacks: 110_000, ranges: 50, tables: true, pictures: true },
+    Detail { rows: (60, 10), errors: 30, tracebacks: 60_000, ranges: 50, tables: true, pictures: true },
+    Detail { rows: (30, 10), errors: 20, tracebacks: 30_000, ranges: 50, tables: false, pictures: true },
+    Detail { rows: (10, 10), errors: 10, tracebacks: 10_000, ranges: 50, tables: false, pictures: true },
 ];
 
 #[derive(Debug, Template)]

@@ -382,3 +382,22 @@ fn a_pipeline_lists_its_steps_with_links() {
     assert!(html.contains("<a href=\"../steps/nightly-1-prepare/logs/report.html\">prepare</a>"));
     assert!(html.contains("not run") && !html.contains("nightly-1-publish/logs"));
 }
+
+#[test]
+fn numbers_are_due_at_each_look_pictures_at_every_other_and_lists_at_every_fourth() {
+    let published = statistics(10_000, 40, 600, 3);
+    let of = Facts { state: JobState::Running, statistics: published, ..with_failures(facts("watched")) };
+    let made = |due| {
+        let (parts, _) = JobPage::parts_due(&of, due);
+        parts.into_iter().collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let all = made(Due::ALL);
+    assert!(all["errors"].contains("ConnectionError") && all["picture-rate"].contains("<svg"));
+    assert_eq!(made(Due::at(1)), all);
+    for (look, count) in [(2, 2), (3, all.len() - 2), (4, 2), (5, all.len())] {
+        let due = made(Due::at(look));
+        assert_eq!(due.len(), count, "look {look}");
+        // What is made says what it says when all is made.
+        assert!(due.iter().all(|(name, html)| all.get(name) == Some(html)), "look {look}");
+    }
+}

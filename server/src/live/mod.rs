@@ -16,7 +16,7 @@ use prs_jobs::homes::{self, Seen};
 use prs_jobs::looks::Looks;
 use prs_jobs::report::{facts_again, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
-use prs_portal::view::{Chrome, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, sort_errors};
+use prs_portal::view::{Chrome, Due, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, sort_errors};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -130,8 +130,11 @@ async fn look(
         let began = Instant::now();
         number += 1;
         let before = Arc::clone(&sender.borrow());
+        // What came while nothing could be seen is shown at once.
+        let is_after_gap = before.stale.is_some() || before.seen.is_none();
+        let due = if is_after_gap { Due::ALL } else { Due::at(number) };
         let seen = {
-            let mut seeing = pin!(see(&mut looks, id, whereabouts, code_lines));
+            let mut seeing = pin!(see(&mut looks, id, (whereabouts, code_lines), due));
             if let Ok(seen) = timeout(LATE, &mut seeing).await {
                 seen
             } else {
@@ -176,35 +179,39 @@ pub(crate) struct Late;
 /// The parts of a page, by their names.
 type NamedParts = Vec<(&'static str, String)>;
 
-/// The job now, what its orchestrator said last, the title of its page and the parts.
+/// The job now, what its orchestrator said last, the title of its page and the parts that are due.
 async fn see(
     looks: &mut Looks,
     id: &str,
-    whereabouts: &Whereabouts,
-    code_lines: &CodeLines,
+    (whereabouts, code_lines): (&Whereabouts, &CodeLines),
+    due: Due,
 ) -> Result<(Seen, Option<Live>, String, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
     let (seen, mut facts) = facts_again(looks, &*home, whereabouts, false, Some(("/jobs/", ""))).await?;
-    code_lines.put(&*home, &seen, &mut facts).await;
+    let due = if facts.state.is_final() { Due::ALL } else { due };
+    if due.has_lists() {
+        code_lines.put(&*home, &seen, &mut facts).await;
+    }
+    let (mut parts, title) = JobPage::parts_due(&facts, due);
     let chrome = Chrome::default();
-    let (title, mut parts) = {
-        let page = JobPage::new(&facts, &chrome, false, false);
-        (page.title(), page.parts())
-    };
     if !facts.steps.is_empty() {
         parts.push(("graph", GraphPage::new(&facts, &chrome).part()));
     }
-    sort_errors(&mut facts.errors, ERROR_ORDERS[0].0);
-    parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), false).part()));
+    if due.has_lists() {
+        sort_errors(&mut facts.errors, ERROR_ORDERS[0].0);
+        parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), false).part()));
+    }
     Ok((seen, facts.statistics.live.take(), title, parts))
 }
 
-/// The parts, those that did not change as they were.
+/// All parts: those that did not change, or were not due, as they were.
 fn shared(before: &Tick, parts: NamedParts) -> BTreeMap<&'static str, Arc<str>> {
-    let part = |(name, html): (&'static str, String)| {
-        let same = before.parts.get(name).filter(|known| ***known == *html).cloned();
-        (name, same.unwrap_or_else(|| html.into()))
-    };
-    parts.into_iter().map(part).collect()
+    let mut all = before.parts.clone();
+    for (name, html) in parts {
+        if all.get(name).is_none_or(|known| **known != *html) {
+            all.insert(name, html.into());
+        }
+    }
+    all
 }

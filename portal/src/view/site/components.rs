@@ -22,7 +22,8 @@ use crate::view::{ErrorFact, ErrorPlace, ErrorTimes, ErrorTry, Facts, OutputFact
 
 /// 2026-11-21 12:00 UTC.
 const NOON: u64 = 1_795_262_400_000_000;
-const DETAIL: Detail = Detail { rows: (10, 10), errors: 2, tracebacks: 10_000, ranges: 50, tables: true };
+const DETAIL: Detail =
+    Detail { rows: (10, 10), errors: 2, tracebacks: 10_000, ranges: 50, tables: true, pictures: true };
 
 /// A job that never was.
 static SAMPLE: LazyLock<Facts> = LazyLock::new(|| {

@@ -9,7 +9,32 @@ use crate::view::job::JobView;
 use crate::view::pictures::{Detail, IDS};
 
 /// As much as a page shows: lists of any length have pages of their own.
-const DETAIL: Detail = Detail { rows: (20, 10), errors: 10, tracebacks: 2_000, ranges: 20, tables: true };
+const DETAIL: Detail =
+    Detail { rows: (20, 10), errors: 10, tracebacks: 2_000, ranges: 20, tables: true, pictures: true };
+
+/// What of the page of a job that runs is made anew at a look: numbers are each time, pictures and what follows from them every other time,
+/// the lists of errors and nodes every fourth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    pictures: bool,
+    /// Only together with pictures: what stands in one of them is in no list.
+    lists: bool,
+}
+
+impl Due {
+    /// Everything.
+    pub const ALL: Self = Self { pictures: true, lists: true };
+
+    /// At the look of this number, from 1 on, which has everything.
+    pub fn at(look: u64) -> Self {
+        Self { pictures: look % 2 == 1, lists: look % 4 == 1 }
+    }
+
+    /// Whether lists are.
+    pub fn has_lists(self) -> bool {
+        self.lists
+    }
+}
 
 /// The tabs of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +116,26 @@ impl<'a> JobPage<'a> {
     /// The page about what is known of a job; `may_change` says whether who looks may cancel it, or remove it where it has ended,
     /// and `may_submit`, whether they may go on with it and run it again.
     pub fn new(facts: &'a Facts, chrome: &'a Chrome, may_change: bool, may_submit: bool) -> Self {
+        Self::in_detail(facts, DETAIL, chrome, (may_change, may_submit))
+    }
+
+    /// The parts of the page that are due, by their names, and its title.
+    pub fn parts_due(facts: &Facts, due: Due) -> (Vec<(&'static str, String)>, String) {
+        let none = Detail { errors: 0, ..DETAIL };
+        let detail = Detail { pictures: due.pictures, ..if due.lists { DETAIL } else { none } };
+        let chrome = Chrome::default();
+        let page = JobPage::in_detail(facts, detail, &chrome, (false, false));
+        (page.parts(due), page.title())
+    }
+
+    fn in_detail(
+        facts: &'a Facts,
+        detail: Detail,
+        chrome: &'a Chrome,
+        (may_change, may_submit): (bool, bool),
+    ) -> Self {
         let logs = Some(format!("/jobs/{}/logs/", facts.job_id));
-        let mut job = JobView::new(facts, DETAIL, logs);
+        let mut job = JobView::new(facts, detail, logs);
         job.may_resume = may_submit && facts.state.is_final() && facts.steps.is_empty();
         for figure in &mut job.figures {
             figure.is_apart = !figure.is_open;
@@ -125,28 +168,30 @@ impl<'a> JobPage<'a> {
         if let Some(id) = name.strip_prefix("table-") {
             return self.figure(id)?.table.as_ref().map(super::simple::rendered);
         }
-        self.parts().into_iter().find(|(known, _)| *known == name).map(|(_, html)| html)
+        self.parts(Due::ALL).into_iter().find(|(known, _)| *known == name).map(|(_, html)| html)
     }
 
     fn figure(&self, id: &str) -> Option<&Figure> {
         self.job.figures.iter().find(|figure| figure.id == id)
     }
 
-    /// The parts that change while the job runs, by their names.
-    pub fn parts(&self) -> Vec<(&'static str, String)> {
+    /// The parts that change while the job runs, by their names, as far as they are due.
+    fn parts(&self, due: Due) -> Vec<(&'static str, String)> {
         use super::simple::rendered as html;
-        let mut parts = vec![
-            ("head", html(&self.as_head())),
-            ("attention", html(&self.as_attention())),
-            ("steps", html(&self.as_steps())),
-            ("errors", html(&self.as_errors())),
-            ("now", html(&self.as_now())),
-            ("slowest", html(&self.as_slowest())),
-            ("nodes", html(&self.as_nodes())),
-            ("result", html(&self.as_result())),
-            ("next", html(&self.as_next())),
-        ];
-        parts.extend(IDS.map(|(id, part)| (part, self.figure(id).map(html).unwrap_or_default())));
+        let mut parts = vec![("head", html(&self.as_head())), ("now", html(&self.as_now()))];
+        if due.pictures {
+            parts.extend([
+                ("attention", html(&self.as_attention())),
+                ("steps", html(&self.as_steps())),
+                ("slowest", html(&self.as_slowest())),
+                ("result", html(&self.as_result())),
+                ("next", html(&self.as_next())),
+            ]);
+            parts.extend(IDS.map(|(id, part)| (part, self.figure(id).map(html).unwrap_or_default())));
+        }
+        if due.lists {
+            parts.extend([("errors", html(&self.as_errors())), ("nodes", html(&self.as_nodes()))]);
+        }
         parts
     }
 

@@ -29,7 +29,7 @@ pub use endpoints::{DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, 
 pub use errors::{CARDS, ErrorPage, ErrorsPage, ITEMS, ORDERS, sort};
 pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 pub use graph::GraphPage;
-pub use job::{JobPage, Tab};
+pub use job::{Due, JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
 pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};

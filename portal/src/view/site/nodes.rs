@@ -16,7 +16,8 @@ use crate::view::{Facts, nodes};
 /// Rows of the table, those that stand out first; the API lists all.
 const MOST: usize = 50;
 /// The picture of the nodes is wanted alone.
-const DETAIL: Detail = Detail { rows: (0, 0), errors: 0, tracebacks: 0, ranges: 50, tables: false };
+const DETAIL: Detail =
+    Detail { rows: (0, 0), errors: 0, tracebacks: 0, ranges: 50, tables: false, pictures: true };
 
 /// A figure of hosts over time: its name, and what was measured.
 pub type HostSeries = (&'static str, Vec<LinePoint>);
