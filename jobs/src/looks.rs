@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::ledger::{Checkpoint, JobProgress, JobState};
-use prs_common::statistics::{self, Activity, Live, NAMES, Part, Summary};
+use prs_common::statistics::{self, Activity, Live, NAMES, Nodes, Part, Summary};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::record::Status;
@@ -21,7 +21,7 @@ use crate::errors::complete;
 use crate::failure::Failure;
 use crate::homes::{JobHome, Seen};
 use crate::standing::Standing;
-use crate::statistics::stored;
+use crate::statistics::{stored, stored_parts};
 
 /// Between two reads of what changes slowly.
 const SLOWLY: Duration = Duration::from_secs(5);
@@ -29,6 +29,8 @@ const SLOWLY: Duration = Duration::from_secs(5);
 const OLD: u64 = 10_000_000;
 /// The parts that change all the time.
 const QUICK: [&str; 3] = [Live::NAME, Activity::NAME, Summary::NAME];
+/// The parts that every page of a job has something of.
+const BRIEF: [&str; 2] = [Live::NAME, Nodes::NAME];
 
 /// A job that is looked at, once or again and again.
 #[derive(Debug, Default)]
@@ -94,6 +96,29 @@ impl Looks {
         self.slow = Some(Slow { read: Instant::now(), record, errors: errors.clone(), parts: slowly });
         Ok(Looked { seen, errors, statistics })
     }
+}
+
+/// A job at one moment, and of its statistics what every page of it has something of: where it stands, and its nodes. Nobody is waited
+/// for: where its orchestrator has published nothing for those who read now, storage has what it wrote last.
+///
+/// # Errors
+/// A server fails, or there is no such job.
+pub async fn brief(home: &dyn JobHome, record: JobRecord) -> Result<(Seen, Published), Failure> {
+    let ledger = if record.pipeline.is_some() { None } else { home.ledger(&record).await? };
+    let parts: HashMap<&'static str, Bytes> = match ledger {
+        Some(ledger) => {
+            let found = ledger.statistics(&BRIEF).await.unwrap_or_default();
+            BRIEF.into_iter().zip(found).filter_map(|(name, part)| Some((name, part?))).collect()
+        }
+        None => HashMap::new(),
+    };
+    let seen = match told(&record, &parts) {
+        Some((state, status)) => seen(home, JobRecord { state, status, ..record }),
+        None => home.settled(record).await?,
+    };
+    let is_whole = parts.contains_key(Live::NAME) || seen.record.pipeline.is_some();
+    let parts = if is_whole { parts } else { stored_parts(home, &seen.record, &BRIEF).await? };
+    Ok((seen, page::published(|name| parts.get(name))))
 }
 
 impl Slow {

@@ -80,7 +80,7 @@ def test_everything_but_news_works_without_a_script(site: Site, browser: Browser
     page.click("tbody a >> nth=0")
     for tab in ["Errors", "Mini-batches", "Nodes", "Logs", "Output", "Settings", "Overview"]:
         page.click(f"nav.tabs >> text={tab}")
-        assert page.locator("nav.tabs [aria-current=page]").text_content() == tab
+        assert (page.locator("nav.tabs [aria-current=page]").text_content() or "").startswith(tab)
     page.click("summary:has-text('As a table') >> nth=0")
     page.click("text=The page with this table")
     page.wait_for_url(re.compile(r"[?]table=\w+#\w+$"))

@@ -62,9 +62,18 @@ pub(crate) async fn stored(
     home: &dyn JobHome,
     record: &JobRecord,
 ) -> Result<HashMap<&'static str, Bytes>, Failure> {
-    let reads = NAMES.into_iter().map(async |name| {
+    stored_parts(home, record, &NAMES).await
+}
+
+/// The same of the parts with these names.
+pub(crate) async fn stored_parts(
+    home: &dyn JobHome,
+    record: &JobRecord,
+    names: &[&'static str],
+) -> Result<HashMap<&'static str, Bytes>, Failure> {
+    let reads = names.iter().map(async |name| {
         let found = home.object(record, &format!("{}{FOLDER}{name}", layout::LOGS)).await;
-        Ok::<_, Failure>((name, found.map_err(home.cannot("read the statistics of the job"))?))
+        Ok::<_, Failure>((*name, found.map_err(home.cannot("read the statistics of the job"))?))
     });
     let found: Vec<(&str, Option<Bytes>)> = try_join_all(reads).await?;
     Ok(found.into_iter().filter_map(|(name, part)| Some((name, part?))).collect())

@@ -86,6 +86,7 @@ pub fn facts(
         failed_list: lists_failed
             .then(|| FailedList { uri: format!("{}/{FAILED_MINI_BATCHES}", result.output.folder()) }),
         steps: result.steps.iter().map(|step| of_step(step, needs(record, step), place)).collect(),
+        has_main_step: record.main_step().is_some(),
         statistics,
         now_us: now_us(),
     }

@@ -57,6 +57,8 @@ pub struct Facts {
     pub failed_list: Option<FailedList>,
     /// The steps, where the job is a pipeline.
     pub steps: Vec<StepFact>,
+    /// Whether one of them is the job itself, which the others prepare.
+    pub has_main_step: bool,
     /// What the orchestrator published.
     pub statistics: Published,
     /// When the page is made, microseconds since the Unix epoch.

@@ -56,6 +56,7 @@ fn facts(name: &str) -> Facts {
         other_tries: 0,
         failed_list: None,
         steps: Vec::new(),
+        has_main_step: false,
         statistics: Published::default(),
         now_us: NOON + 5_000_000,
     }

@@ -180,7 +180,7 @@ pub(crate) fn listed(what: &str, id: &str, params: &Params) -> String {
 }
 
 /// Refuses a job without tries of its own.
-pub(crate) async fn with_tries(app: &App, id: &str) -> Result<Home, Problem> {
+async fn with_tries(app: &App, id: &str) -> Result<Home, Problem> {
     let home = home(app, id).await?;
     let record = home.record().await.map_err(|failure| refused(&failure))?;
     home.check_has_mini_batches(&record).map_err(|failure| refused(&failure))?;

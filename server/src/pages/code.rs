@@ -6,6 +6,7 @@ use prs_jobs::code;
 use prs_portal::view::{CodePage, CodeRow, Tab};
 
 use super::job::in_address;
+use super::tabs::OnTabs;
 use crate::api::code::text;
 use crate::app::App;
 use crate::auth::MayRead;
@@ -24,8 +25,8 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     params.check(&["frame", "line"])?;
     let line = params.number("line", (1, 100_000_000))?;
-    let (home, seen) = app.seen(&id).await?;
-    let files = code::files(&*home, &seen.record).await;
+    let (home, job) = OnTabs::of_id(&app, &id).await?;
+    let files = code::files(&*home, &job.seen.record).await;
     let files = files.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     let mut says = String::new();
     if let Some(frame) = params.one("frame")? {
@@ -41,12 +42,11 @@ pub(super) async fn list(
         path: file.path,
         bytes: file.bytes,
     });
-    let spec = &seen.record.spec;
     let page = CodePage {
         chrome: &app.chrome,
-        tab: Tab::Settings,
+        tabs: job.tabs(&id, Tab::Settings),
         job_id: &id,
-        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        title: job.title(),
         says,
         path: "",
         rows: rows.collect(),
@@ -65,13 +65,12 @@ pub(super) async fn one(
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
     let text = text(&app, &id, &path).await?;
-    let (_, seen) = app.seen(&id).await?;
-    let spec = &seen.record.spec;
+    let (_, job) = OnTabs::of_id(&app, &id).await?;
     let page = CodePage {
         chrome: &app.chrome,
-        tab: Tab::Settings,
+        tabs: job.tabs(&id, Tab::Settings),
         job_id: &id,
-        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        title: job.title(),
         says: String::new(),
         path: &path,
         rows: Vec::new(),

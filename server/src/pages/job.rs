@@ -19,6 +19,7 @@ use prs_portal::view::{
 };
 use serde_json::{Value, json};
 
+use super::tabs::OnTabs;
 use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::files::of_storage;
 use crate::api::jobs::begin_to_cancel;
@@ -160,10 +161,11 @@ pub(crate) async fn output(
     params.check(&["cursor"])?;
     let of = format!("outputs of {id}?");
     let after: Option<String> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
-    let (home, seen) = app.seen(&id).await?;
+    let (home, job) = OnTabs::of_id(&app, &id).await?;
+    let seen = &job.seen;
     let storage = home.output(&seen.record);
     let link = |path: &str| format!("/api/v1/jobs/{id}/outputs/{}", in_address(path));
-    let found = result_file(&home, &seen);
+    let found = result_file(&home, seen);
     let (result, why_not) = match &found {
         Ok((_, name)) => {
             let bytes = seen.result.output.bytes;
@@ -185,12 +187,11 @@ pub(crate) async fn output(
         path: file.path,
         bytes: file.bytes,
     });
-    let spec = &seen.record.spec;
     let page = OutputPage {
         chrome: &app.chrome,
-        tab: Tab::Output,
+        tabs: job.tabs(&id, Tab::Output),
         job_id: &id,
-        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        title: job.title(),
         uri: seen.result.output.folder().to_owned(),
         result,
         about: (seen.result.output.rows, seen.result.output.sha256.clone()),

@@ -8,11 +8,12 @@ use prs_jobs::records::Log;
 use prs_portal::text::plain;
 use prs_portal::view::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch, Tab};
 
-use crate::api::logs::{At, WINDOW, all, find, home, log_query, matches, window};
+use super::tabs::OnTabs;
+use crate::api::logs::{At, WINDOW, all, find, log_query, matches, window};
 use crate::app::App;
 use crate::auth::{May, MayRead};
 use crate::http::params::Params;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 
 /// Logs that a page lists.
 const MOST: usize = 500;
@@ -32,12 +33,12 @@ pub(crate) async fn list(
 ) -> Result<Html<String>, Problem> {
     params.check(&["name", "in", "at", "q", "regex", "case", "path", "cursor"])?;
     let _place = if params.all("q").is_empty() { None } else { Some(app.counts.search(who.id())?) };
-    let home = home(&app, &id).await?;
+    let (home, job) = OnTabs::at_work(&app, &id).await?;
     let found = all(&home).await?;
     // What explains how the job stands.
     let open = FIRST.into_iter().find(|name| found.iter().any(|log| log.file == *name && log.bytes > 0));
     let open = open.filter(|_| params.all("name").is_empty() && params.all("q").is_empty());
-    page(&app, &id, &home, open.map(str::to_owned), &params).await
+    page(&app, &id, (&home, &job), open.map(str::to_owned), &params).await
 }
 
 /// `GET /jobs/{job}/logs/{path}`.
@@ -48,20 +49,19 @@ pub(crate) async fn one(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&["name", "in", "at"])?;
-    let home = home(&app, &id).await?;
-    page(&app, &id, &home, Some(path), &params).await
+    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    page(&app, &id, (&home, &job), Some(path), &params).await
 }
 
 async fn page(
     app: &App,
     id: &str,
-    home: &Home,
+    (home, job): (&Home, &OnTabs),
     open: Option<String>,
     params: &Params,
 ) -> Result<Html<String>, Problem> {
-    let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     let query = params.one("name")?.unwrap_or_default();
-    let grows = !seen.result.state.is_final();
+    let grows = !job.seen.result.state.is_final();
     let mut found = all(home).await?;
     found.retain(|log| log.bytes > 0 && log.file.contains(query));
     found.sort_by_key(|log| (!FIRST.contains(&&*log.file), log.file.clone()));
@@ -111,12 +111,11 @@ async fn page(
         })
     };
     let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
-    let spec = &seen.record.spec;
     let page = LogPage {
         chrome: &app.chrome,
-        tab: Tab::Logs,
+        tabs: job.tabs(id, Tab::Logs),
         job_id: id,
-        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        title: job.title(),
         folder: &folder,
         folders,
         entries: found.into_iter().map(|log| LogEntry { path: log.file, bytes: log.bytes }).collect(),

@@ -8,8 +8,9 @@ use prs_jobs::mini_batches::{
 };
 use prs_portal::view::{Choice, MiniBatchPage, MiniBatchesPage, PrintedText, Tab, TryFact, TryLine};
 
+use super::tabs::{OnTabs, of_steps};
 use crate::api::errors::line;
-use crate::api::mini_batches::{FILTERS, absent, begins, listed, number, wanted, with_tries};
+use crate::api::mini_batches::{FILTERS, absent, begins, listed, number, wanted};
 use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::cursor;
@@ -59,10 +60,12 @@ pub(crate) async fn list(
     wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, of)| of);
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
-    let home = with_tries(&app, &id).await?;
-    let seen = home.look().await.map_err(|failure| refused(&failure))?;
+    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    if job.is_pipeline() {
+        return of_steps(&app, &id, Tab::MiniBatches).await;
+    }
     let page = list_tries(&*home, &wanted, begins, ROWS).await.map_err(|failure| refused(&failure))?;
-    let grows = !seen.result.state.is_final();
+    let grows = !job.seen.result.state.is_final();
     let mut notes = Vec::new();
     if page.as_of_us.is_none() {
         notes.push(if grows {
@@ -88,12 +91,11 @@ pub(crate) async fn list(
     let next = page.next.map(|next| format!("cursor={}", cursor::write(&of, &next)));
     let api = if state == "tries" { "tries" } else { "mini-batches" };
     let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
-    let spec = &seen.record.spec;
     let page = MiniBatchesPage {
         chrome: &app.chrome,
-        tab: Tab::MiniBatches,
+        tabs: job.tabs(&id, Tab::MiniBatches),
         job_id: &id,
-        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        title: job.title(),
         states: (STATES, state),
         orders: (ORDERS, params.one("sort")?.unwrap_or("index")),
         fields: vec![
@@ -148,8 +150,8 @@ pub(crate) async fn one(
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
     let index = number(&index)?;
-    let home = with_tries(&app, &id).await?;
-    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    home.check_has_mini_batches(&job.seen.record).map_err(|failure| refused(&failure))?;
     let found = one_mini_batch(&*home, index).await.map_err(|failure| refused(&failure))?;
     let Some(found) = found.filter(|found| !found.tries.is_empty()) else { return Err(absent(index)) };
     let OneMiniBatch { tries, errors, items, complete, .. } = found;
@@ -181,12 +183,11 @@ pub(crate) async fn one(
         });
     }
     let called = home.called();
-    let spec = &record.spec;
     let page = MiniBatchPage {
         chrome: &app.chrome,
-        tab: Tab::MiniBatches,
+        tabs: job.tabs(&id, Tab::MiniBatches),
         job_id: &id,
-        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        title: job.title(),
         index,
         state,
         detail: &detail,

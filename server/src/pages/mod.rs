@@ -18,6 +18,7 @@
 //! | `admin` | tokens, and who changed what |
 //! | `servers` | the servers behind this one |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
+//! | `tabs` | what pages of a job have in common that show little of it |
 //! | `login` | logging in and out |
 //! | `oidc` | signing in with an identity provider |
 //! | `display` | how pages look to one reader |
@@ -45,6 +46,7 @@ mod registry;
 mod selected;
 mod servers;
 mod submit;
+mod tabs;
 
 use axum::Router;
 use axum::handler::Handler;

@@ -6,7 +6,7 @@ use prs_jobs::homes::{self, Home};
 use prs_jobs::report;
 use prs_jobs::statistics::{METRICS, Window, perf};
 use prs_portal::chart::LinePoint;
-use prs_portal::view::{Facts, HostSeries, NodePage, NodesPage};
+use prs_portal::view::{Facts, HostSeries, NodePage, NodesPage, StepsPage, Tab};
 
 use crate::app::App;
 use crate::auth::MayRead;
@@ -23,7 +23,7 @@ fn refused(failure: &prs_jobs::Failure) -> Problem {
 /// What is known of a job, and what of it nodes ran last.
 async fn facts(app: &App, id: &str) -> Result<(Facts, Home), Problem> {
     let home = app.home(id).await?;
-    let found = report::facts(&*home, &app.whereabouts, false, None).await;
+    let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
     let (seen, facts) = found.map_err(|failure| refused(&failure))?;
     let at_work = homes::at_work_of(home, &seen.record, id, &app.whereabouts).await;
     Ok((facts, at_work.map_err(|failure| refused(&failure))?))
@@ -52,6 +52,9 @@ pub(crate) async fn list(
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
     let (facts, home) = Box::pin(facts(&app, &id)).await?;
+    if !facts.steps.is_empty() && !facts.has_main_step {
+        return Ok(Html(StepsPage::new(&app.chrome, &facts, Tab::Nodes).html()));
+    }
     let hosts = hosts(&home, None).await?;
     Ok(Html(NodesPage::new(&app.chrome, &facts, &hosts).html()))
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tabs};
 use crate::text::bytes;
 
 /// A file.
@@ -29,8 +29,8 @@ impl CodeRow {
 pub struct CodePage<'a> {
     /// What stands around it.
     pub chrome: &'a Chrome,
-    /// The tab that it belongs to.
-    pub tab: Tab,
+    /// The tabs.
+    pub tabs: Tabs<'a>,
     /// Id of the job.
     pub job_id: &'a str,
     /// What people call it.

@@ -61,6 +61,7 @@ static SAMPLE: LazyLock<Facts> = LazyLock::new(|| {
         other_tries: 0,
         failed_list: None,
         steps: Vec::new(),
+        has_main_step: false,
         statistics: Published::default(),
         now_us: NOON + 725_000_000,
     }

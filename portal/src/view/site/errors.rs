@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tab, Tabs};
 use crate::chart::{Cell, Table};
 use crate::text::times::{day_and_clock, duration};
 use crate::text::{count, counted, cut};
@@ -60,7 +60,7 @@ pub fn sort(errors: &mut [ErrorFact], order: &str) {
 #[template(path = "site/errors.html", blocks = ["groups"])]
 pub struct ErrorsPage<'a> {
     chrome: &'a Chrome,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     title: &'a str,
     job: OfJob<'a>,
@@ -86,7 +86,7 @@ impl<'a> ErrorsPage<'a> {
         let found = cards(shown, facts.other_tries, CARDS, TRACEBACKS, Some(served));
         Self {
             chrome,
-            tab: Tab::Errors,
+            tabs: Tabs::of(facts, Tab::Errors),
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             job: OfJob::new(facts, may_submit),
@@ -148,7 +148,7 @@ impl<'a> ErrorsPage<'a> {
 #[template(path = "site/error.html")]
 pub struct ErrorPage<'a> {
     chrome: &'a Chrome,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     title: &'a str,
     job: OfJob<'a>,
@@ -174,7 +174,7 @@ impl<'a> ErrorPage<'a> {
         let served = Served { code: &code, called: &facts.called };
         Self {
             chrome,
-            tab: Tab::Errors,
+            tabs: Tabs::of(facts, Tab::Errors),
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             job: OfJob::new(facts, may_submit),

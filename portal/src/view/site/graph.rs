@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tab, Tabs};
 use crate::chart::{Graph, GraphStep};
 use crate::view::Facts;
 use crate::view::header::Chip;
@@ -14,7 +14,7 @@ use crate::view::job::{Step, step};
 #[template(path = "site/graph.html", blocks = ["graph"])]
 pub struct GraphPage<'a> {
     chrome: &'a Chrome,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     title: &'a str,
     picture: Option<Graph>,
@@ -39,7 +39,7 @@ impl<'a> GraphPage<'a> {
         let steps: Vec<GraphStep> = facts.steps.iter().map(of).collect();
         Self {
             chrome,
-            tab: Tab::Graph,
+            tabs: Tabs::of(facts, Tab::Graph),
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             picture: Graph::new(&steps),

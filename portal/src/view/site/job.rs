@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::Chrome;
+use super::{Chrome, Tab, Tabs};
 use crate::chart::Figure;
 use crate::view::Facts;
 use crate::view::job::JobView;
@@ -36,67 +36,6 @@ impl Due {
     }
 }
 
-/// The tabs of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tab {
-    /// How it stands.
-    Overview,
-    /// What failed, and why.
-    Errors,
-    /// Its mini-batches.
-    MiniBatches,
-    /// The nodes that served it.
-    Nodes,
-    /// What it and its processes wrote.
-    Logs,
-    /// What it brought.
-    Output,
-    /// What it was told.
-    Settings,
-    /// How its steps hang together; of pipelines alone, so it is not among all of them.
-    Graph,
-}
-
-impl Tab {
-    /// Those that every job has, in their order.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Overview,
-        Self::Errors,
-        Self::MiniBatches,
-        Self::Nodes,
-        Self::Logs,
-        Self::Output,
-        Self::Settings,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Overview => "Overview",
-            Self::Errors => "Errors",
-            Self::MiniBatches => "Mini-batches",
-            Self::Nodes => "Nodes",
-            Self::Logs => "Logs",
-            Self::Output => "Output",
-            Self::Settings => "Settings",
-            Self::Graph => "Graph",
-        }
-    }
-
-    /// Its address, below that of the job.
-    pub(crate) fn address(self) -> &'static str {
-        match self {
-            Self::Overview => "",
-            Self::Errors => "/errors",
-            Self::MiniBatches => "/mini-batches",
-            Self::Nodes => "/nodes",
-            Self::Logs => "/logs",
-            Self::Output => "/output",
-            Self::Settings => "/settings",
-            Self::Graph => "/graph",
-        }
-    }
-}
-
 /// The overview of a job.
 #[derive(Debug, Template)]
 #[template(
@@ -106,7 +45,7 @@ impl Tab {
 pub struct JobPage<'a> {
     chrome: &'a Chrome,
     job: JobView<'a>,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     may_change: bool,
     may_submit: bool,
@@ -140,7 +79,7 @@ impl<'a> JobPage<'a> {
         for figure in &mut job.figures {
             figure.is_apart = !figure.is_open;
         }
-        Self { chrome, job, tab: Tab::Overview, job_id: &facts.job_id, may_change, may_submit }
+        Self { chrome, job, tabs: Tabs::of(facts, Tab::Overview), job_id: &facts.job_id, may_change, may_submit }
     }
 
     /// Whether a picture of a job is called so.
@@ -179,6 +118,7 @@ impl<'a> JobPage<'a> {
     fn parts(&self, due: Due) -> Vec<(&'static str, String)> {
         use super::simple::rendered as html;
         let mut parts = vec![("head", html(&self.as_head())), ("now", html(&self.as_now()))];
+        parts.extend(self.tabs.counts.parts());
         if due.pictures {
             parts.extend([
                 ("attention", html(&self.as_attention())),

@@ -4,7 +4,7 @@ use askama::Template;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tabs};
 use crate::text::{Run, bytes, counted, runs};
 
 /// A log in the list.
@@ -118,8 +118,8 @@ impl LogSearch {
 pub struct LogPage<'a> {
     /// What stands around it.
     pub chrome: &'a Chrome,
-    /// The tab.
-    pub tab: Tab,
+    /// The tabs.
+    pub tabs: Tabs<'a>,
     /// The job.
     pub job_id: &'a str,
     /// What people call it.

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::mini_batches::TryLine;
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tabs};
 use crate::text::{Run, bytes, runs};
 use crate::view::frames::{Piece, pieces};
 
@@ -63,8 +63,8 @@ impl TryFact {
 pub struct MiniBatchPage<'a> {
     /// What stands around it.
     pub chrome: &'a Chrome,
-    /// The tab.
-    pub tab: Tab,
+    /// The tabs.
+    pub tabs: Tabs<'a>,
     /// The job.
     pub job_id: &'a str,
     /// What people call the job.
@@ -119,6 +119,7 @@ impl MiniBatchPage<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::{Tab, TabCounts};
 
     #[test]
     fn bars_have_the_proportions_of_the_times() {
@@ -127,7 +128,7 @@ mod tests {
         let chrome = Chrome::default();
         let page = MiniBatchPage {
             chrome: &chrome,
-            tab: Tab::MiniBatches,
+            tabs: Tabs { job_id: "j", tab: Tab::MiniBatches, counts: TabCounts::default() },
             job_id: "j",
             title: "t",
             index: 7,

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tabs};
 use crate::text::times::{clock, day_and_clock, duration_us};
 use crate::text::{count, cut, plain};
 
@@ -95,8 +95,8 @@ pub type Choice = (&'static str, &'static str);
 pub struct MiniBatchesPage<'a> {
     /// What stands around it.
     pub chrome: &'a Chrome,
-    /// The tab.
-    pub tab: Tab,
+    /// The tabs.
+    pub tabs: Tabs<'a>,
     /// The job.
     pub job_id: &'a str,
     /// What people call it.

@@ -19,7 +19,9 @@ mod registry;
 mod selected;
 mod servers;
 mod simple;
+mod steps;
 mod submit;
+mod tabs;
 
 pub use admin::{AuditPage, AuditRow, GivenToken, TokenRow, TokensPage};
 pub use code::{CodePage, CodeRow};
@@ -29,7 +31,7 @@ pub use endpoints::{DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, 
 pub use errors::{CARDS, ErrorPage, ErrorsPage, ITEMS, ORDERS, sort};
 pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 pub use graph::GraphPage;
-pub use job::{Due, JobPage, Tab};
+pub use job::{Due, JobPage};
 pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
 pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
@@ -44,7 +46,9 @@ pub(crate) use simple::KEYS;
 pub use simple::{
     ApiPage, ApiRoute, ConfirmPage, DisplayPage, HelpPage, LoginPage, ProblemPage, ProblemsPage, RemovePage,
 };
+pub use steps::StepsPage;
 pub use submit::{AgainPage, Planned, Refused, SubmitPage};
+pub use tabs::{JobKind, Tab, TabCounts, Tabs};
 
 /// What stands around every page.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use askama::Template;
 use prs_common::statistics::{NodeRow, NodeState};
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tab, Tabs};
 use crate::chart::{Cell, Figure, LinePoint, Lines, Table};
 use crate::text::numbers::short;
 use crate::text::times::{day_and_clock, duration_us};
@@ -60,7 +60,7 @@ pub(crate) fn link_nodes(table: &mut Table, job_id: &str) {
 #[template(path = "site/nodes.html")]
 pub struct NodesPage<'a> {
     chrome: &'a Chrome,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     title: &'a str,
     figure: Option<Figure>,
@@ -80,7 +80,7 @@ impl<'a> NodesPage<'a> {
         }
         Self {
             chrome,
-            tab: Tab::Nodes,
+            tabs: Tabs::of(facts, Tab::Nodes),
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             figure: pictures(facts, DETAIL, Some(""))
@@ -104,7 +104,7 @@ impl<'a> NodesPage<'a> {
 #[template(path = "site/node.html")]
 pub struct NodePage<'a> {
     chrome: &'a Chrome,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     title: &'a str,
     row: &'a NodeRow,
@@ -127,7 +127,7 @@ impl<'a> NodePage<'a> {
         let below = format!("/jobs/{}/mini-batches", facts.job_id);
         Some(Self {
             chrome,
-            tab: Tab::Nodes,
+            tabs: Tabs::of(facts, Tab::Nodes),
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             figures: activity_of(facts, node_id, &below).into_iter().collect(),

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::simple::rendered;
-use super::{Chrome, Tab};
+use super::{Chrome, Tab, Tabs};
 use crate::text::{bytes, counted};
 use crate::view::Facts;
 use crate::view::settings::Settings;
@@ -69,8 +69,8 @@ impl Preview {
 pub struct OutputPage<'a> {
     /// What stands around it.
     pub chrome: &'a Chrome,
-    /// The tab.
-    pub tab: Tab,
+    /// The tabs.
+    pub tabs: Tabs<'a>,
     /// The job.
     pub job_id: &'a str,
     /// What people call it.
@@ -107,7 +107,7 @@ impl OutputPage<'_> {
 #[template(path = "site/settings.html")]
 pub struct SettingsPage<'a> {
     chrome: &'a Chrome,
-    tab: Tab,
+    tabs: Tabs<'a>,
     job_id: &'a str,
     title: &'a str,
     name: &'a str,
@@ -127,7 +127,7 @@ impl<'a> SettingsPage<'a> {
         let title = facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name);
         let job = WithSettings { settings: Settings::of(&facts.spec) };
         let name = &facts.spec.name;
-        Self { chrome, tab: Tab::Settings, job_id: &facts.job_id, title, name, yaml, job }
+        Self { chrome, tabs: Tabs::of(facts, Tab::Settings), job_id: &facts.job_id, title, name, yaml, job }
     }
 
     /// All of it.
