@@ -98,17 +98,23 @@ impl Looks {
     }
 }
 
-/// A job at one moment, and of its statistics what every page of it has something of: where it stands, and its nodes. Nobody is waited
-/// for: where its orchestrator has published nothing for those who read now, storage has what it wrote last.
+/// A job at one moment, and of its statistics what every page of it has something of: where it stands, and its nodes; and the parts of
+/// `more`. Nobody is waited for: where its orchestrator has published nothing for those who read now, storage has what it wrote last.
 ///
 /// # Errors
 /// A server fails, or there is no such job.
-pub async fn brief(home: &dyn JobHome, record: JobRecord) -> Result<(Seen, Published), Failure> {
+pub async fn brief(
+    home: &dyn JobHome,
+    record: JobRecord,
+    more: &[&'static str],
+) -> Result<(Seen, Published), Failure> {
+    let mut names = BRIEF.to_vec();
+    names.extend(more.iter().filter(|name| !BRIEF.contains(name)));
     let ledger = if record.pipeline.is_some() { None } else { home.ledger(&record).await? };
     let parts: HashMap<&'static str, Bytes> = match ledger {
         Some(ledger) => {
-            let found = ledger.statistics(&BRIEF).await.unwrap_or_default();
-            BRIEF.into_iter().zip(found).filter_map(|(name, part)| Some((name, part?))).collect()
+            let found = ledger.statistics(&names).await.unwrap_or_default();
+            names.iter().copied().zip(found).filter_map(|(name, part)| Some((name, part?))).collect()
         }
         None => HashMap::new(),
     };
@@ -117,7 +123,7 @@ pub async fn brief(home: &dyn JobHome, record: JobRecord) -> Result<(Seen, Publi
         None => home.settled(record).await?,
     };
     let is_whole = parts.contains_key(Live::NAME) || seen.record.pipeline.is_some();
-    let parts = if is_whole { parts } else { stored_parts(home, &seen.record, &BRIEF).await? };
+    let parts = if is_whole { parts } else { stored_parts(home, &seen.record, &names).await? };
     Ok((seen, page::published(|name| parts.get(name))))
 }
 

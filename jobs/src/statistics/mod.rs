@@ -46,13 +46,22 @@ pub async fn live(home: &dyn JobHome, record: &JobRecord) -> Option<Live> {
 
 /// What is published of a job, as it was seen: while it runs on a fleet that of its ledger.
 pub async fn published(home: &dyn JobHome, record: &JobRecord) -> Result<Published, Failure> {
+    published_parts(home, record, &NAMES).await
+}
+
+/// The same of the parts with these names, [`Live`] among them.
+pub async fn published_parts(
+    home: &dyn JobHome,
+    record: &JobRecord,
+    names: &[&'static str],
+) -> Result<Published, Failure> {
     let parts = match home.ledger(record).await? {
-        Some(ledger) => read_published(&*ledger, &NAMES).await,
+        Some(ledger) => read_published(&*ledger, names).await,
         None => None,
     };
     let parts = match parts {
         Some(parts) => parts,
-        None => stored(home, record).await?,
+        None => stored_parts(home, record, names).await?,
     };
     Ok(page::published(|name| parts.get(name)))
 }

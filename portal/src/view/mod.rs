@@ -28,6 +28,6 @@ pub use site::{
     OutputFile, OutputPage, Planned, Preview, PreviewPart, PrintedText, ProblemPage, ProblemsPage, Refused,
     RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage, SortLink,
     StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs, TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow,
-    VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
+    VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow, running_table, slow_table, waiting_table,
 };
 pub use site::{CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors};

@@ -7,10 +7,15 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, LINK};
 use axum::response::{IntoResponse, Response};
 use prs_common::segment::TryStatus;
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::Failure;
 use prs_jobs::homes::Home;
-use prs_jobs::mini_batches::{CSV_COLUMNS, Cursor, FoundTry, Order, State as Of, TryPage, Wanted, list, one};
+use prs_jobs::mini_batches::{
+    CSV_COLUMNS, Cursor, FoundTry, Order, State as Of, Told, TryPage, Wanted, list, narrowed, one,
+    open_ranges,
+};
 use prs_jobs::records::Item;
-use prs_jobs::statistics::{ListedTry, OpenRange, RunningMiniBatch, published, running, slowest, waiting};
+use prs_jobs::statistics::{ListedTry, OpenRange, RunningMiniBatch, published_parts, running, slowest};
+use prs_orchestrator::JobRecord;
 use serde::Serialize;
 
 use super::logs::home;
@@ -23,8 +28,6 @@ use crate::problem::{Kind, Problem};
 /// The parameters that filter tries.
 pub(crate) const FILTERS: [&str; 9] =
     ["index", "node", "process", "group", "from", "to", "min_seconds", "status", "sort"];
-/// States of mini-batches that the statistics list.
-const LISTED: [&str; 3] = ["running", "slow", "waiting"];
 /// Rows of a piece of a table as CSV, at most.
 const CSV_ROWS: usize = 8_192;
 
@@ -51,7 +54,7 @@ pub(crate) struct TriesPage {
     next_cursor: Option<String>,
     /// Nobody counts them.
     total: Option<u64>,
-    /// When the tables were written; null where there are none.
+    /// When the tables, or the statistics, were written; null where there are none.
     as_of: Option<String>,
     /// Parts of the tables that were read for the page.
     scanned_parts: usize,
@@ -59,7 +62,7 @@ pub(crate) struct TriesPage {
     fitting_parts: usize,
     /// Whether the order is that of all, and not within parts alone.
     order_is_exact: bool,
-    /// Whether the tables have all tries up to `as_of`, and all parts could be read.
+    /// Whether the tables have all tries up to `as_of`, and all parts could be read; of what the statistics list, whether there are any.
     complete: bool,
 }
 
@@ -105,7 +108,7 @@ pub(crate) struct MiniBatch {
     as_of: String,
 }
 
-fn refused(failure: &prs_jobs::Failure) -> Problem {
+fn refused(failure: &Failure) -> Problem {
     Problem::of(failure, Kind::REFUSED)
 }
 
@@ -156,7 +159,7 @@ fn range(text: &str) -> Result<(u64, u64), Problem> {
 
 /// The states that can be asked for.
 pub(super) fn states() -> impl Iterator<Item = &'static str> {
-    Of::ALL.iter().map(|(word, _)| *word).chain(LISTED)
+    Of::ALL.iter().map(|(word, _)| *word).chain(Told::ALL.iter().map(|(word, _)| *word))
 }
 
 /// The state that is asked for.
@@ -180,11 +183,50 @@ pub(crate) fn listed(what: &str, id: &str, params: &Params) -> String {
 }
 
 /// Refuses a job without tries of its own.
-async fn with_tries(app: &App, id: &str) -> Result<Home, Problem> {
+async fn with_tries(app: &App, id: &str) -> Result<(Home, JobRecord), Problem> {
     let home = home(app, id).await?;
     let record = home.record().await.map_err(|failure| refused(&failure))?;
     home.check_has_mini_batches(&record).map_err(|failure| refused(&failure))?;
-    Ok(home)
+    Ok((home, record))
+}
+
+/// Settles what is asked for of a list that the statistics have: its order where none is named; refuses filters that it cannot have.
+pub(crate) fn settle(told: Told, wanted: &mut Wanted, params: &Params) -> Result<(), Problem> {
+    if params.one("sort")?.is_none() {
+        wanted.order = told.usual_order();
+    }
+    match told.unknown_filter(wanted) {
+        Some(odd) => Err(bad(odd, format_args!("a list of state {} does not have it", told.word()))),
+        None => Ok(()),
+    }
+}
+
+/// The mini-batches of a job that its statistics list.
+async fn told_of(
+    (home, record): (&Home, &JobRecord),
+    told: Told,
+    wanted: &Wanted,
+) -> Result<TriesPage, Failure> {
+    let published = narrowed(published_parts(&**home, record, &Told::PARTS).await?, wanted);
+    let has_parts = published.live.is_some() && (told == Told::Running || published.summary.is_some());
+    let as_of_us = published.live.as_ref().map(|live| live.written_us);
+    let value = match told {
+        // What an orchestrator said last of a job that was stopped does not run any more.
+        Told::Running if home.has_ended(record) => Vec::new(),
+        Told::Running => running(&published).into_iter().map(Listed::Running).collect(),
+        Told::Slow => slowest(&published).into_iter().map(Listed::Slow).collect(),
+        Told::Waiting => open_ranges(&published, wanted).into_iter().map(Listed::Open).collect(),
+    };
+    Ok(TriesPage {
+        value,
+        next_cursor: None,
+        total: None,
+        as_of: as_of_us.map(format_us),
+        scanned_parts: 0,
+        fitting_parts: 0,
+        order_is_exact: true,
+        complete: has_parts,
+    })
 }
 
 /// `GET /jobs/{job}/mini-batches`.
@@ -198,30 +240,11 @@ pub(crate) async fn of_job(
     let (limit, state, mut wanted) = (params.limit()?, state(&params)?, wanted(&params)?);
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
-    let home = with_tries(&app, &id).await?;
-    if LISTED.contains(&state) {
-        let odd = FILTERS.into_iter().find(|filter| !params.all(filter).is_empty());
-        if let Some(odd) = odd {
-            return Err(bad(odd, format_args!("a list of state {state} has no filters: it is short")));
-        }
-        let record = home.record().await.map_err(|failure| refused(&failure))?;
-        let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
-        let value = match state {
-            "waiting" => waiting(&published).into_iter().map(Listed::Open).collect(),
-            "running" => running(&published).into_iter().map(Listed::Running).collect(),
-            _ => slowest(&published).into_iter().map(Listed::Slow).collect(),
-        };
-        let answer = TriesPage {
-            value,
-            next_cursor: None,
-            total: None,
-            as_of: Some(format_us(now_us())),
-            scanned_parts: 0,
-            fitting_parts: 0,
-            order_is_exact: true,
-            complete: true,
-        };
-        return Ok(Json(answer).into_response());
+    let (home, record) = with_tries(&app, &id).await?;
+    if let Some((_, told)) = Told::ALL.into_iter().find(|(word, _)| *word == state) {
+        settle(told, &mut wanted, &params)?;
+        let page = told_of((&home, &record), told, &wanted).await.map_err(|failure| refused(&failure))?;
+        return Ok(Json(page).into_response());
     }
     wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, state)| state);
     let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
@@ -241,7 +264,7 @@ pub(crate) async fn tries(
     let (limit, wanted) = (params.limit()?, wanted(&params)?);
     let of = listed("tries", &id, &params);
     let begins = begins(&params, &of)?;
-    let home = with_tries(&app, &id).await?;
+    let (home, _) = with_tries(&app, &id).await?;
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/csv") {
         return Ok(csv(home, wanted, begins));
@@ -298,7 +321,7 @@ pub(crate) async fn of_index(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let index = number(&index)?;
-    let home = with_tries(&app, &id).await?;
+    let (home, _) = with_tries(&app, &id).await?;
     let Some(found) = one(&*home, index)
         .await
         .map_err(|failure| refused(&failure))?

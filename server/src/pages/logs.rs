@@ -33,7 +33,7 @@ pub(crate) async fn list(
 ) -> Result<Html<String>, Problem> {
     params.check(&["name", "in", "at", "q", "regex", "case", "path", "cursor"])?;
     let _place = if params.all("q").is_empty() { None } else { Some(app.counts.search(who.id())?) };
-    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
     let found = all(&home).await?;
     // What explains how the job stands.
     let open = FIRST.into_iter().find(|name| found.iter().any(|log| log.file == *name && log.bytes > 0));
@@ -49,7 +49,7 @@ pub(crate) async fn one(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&["name", "in", "at"])?;
-    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
     page(&app, &id, (&home, &job), Some(path), &params).await
 }
 

@@ -4,13 +4,19 @@ use axum::extract::{Path, State};
 use axum::response::Html;
 use prs_jobs::homes::Home;
 use prs_jobs::mini_batches::{
-    FoundTry, OneMiniBatch, Range, State as Of, list as list_tries, one as one_mini_batch,
+    FoundTry, OneMiniBatch, Order, Range, State as Of, Told, TryPage, Wanted, list as list_tries, narrowed,
+    one as one_mini_batch, open_ranges,
 };
-use prs_portal::view::{Choice, MiniBatchPage, MiniBatchesPage, PrintedText, Tab, TryFact, TryLine};
+use prs_portal::chart::Table;
+use prs_portal::text::times::day_and_clock;
+use prs_portal::view::{
+    Choice, MiniBatchPage, MiniBatchesPage, PrintedText, Tab, TryFact, TryLine, running_table, slow_table,
+    waiting_table,
+};
 
 use super::tabs::{OnTabs, of_steps};
 use crate::api::errors::line;
-use crate::api::mini_batches::{FILTERS, absent, begins, listed, number, wanted};
+use crate::api::mini_batches::{FILTERS, absent, begins, listed, number, settle, wanted};
 use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::cursor;
@@ -31,6 +37,9 @@ const STATES: &[Choice] = &[
     ("succeeded", "succeeded"),
     ("all", "all with an outcome"),
     ("tries", "every try"),
+    ("running", "running, the longest"),
+    ("slow", "slowest tries"),
+    ("waiting", "without an outcome"),
 ];
 const ORDERS: &[Choice] = &[
     ("index", "input"),
@@ -58,16 +67,26 @@ pub(crate) async fn list(
     }
     let mut wanted = wanted(&params)?;
     wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, of)| of);
+    let told = Told::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, told)| told);
+    if let Some(told) = told {
+        settle(told, &mut wanted, &params)?;
+    }
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
-    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    let (home, job) = OnTabs::at_work(&app, &id, if told.is_some() { &Told::PARTS } else { &[] }).await?;
     if job.is_pipeline() {
         return of_steps(&app, &id, Tab::MiniBatches).await;
     }
-    let page = list_tries(&*home, &wanted, begins, ROWS).await.map_err(|failure| refused(&failure))?;
     let grows = !job.seen.result.state.is_final();
     let mut notes = Vec::new();
-    if page.as_of_us.is_none() {
+    let table = told.map(|told| table_of(told, &job, &id, &wanted, &mut notes));
+    let page = match &table {
+        Some(_) => TryPage { complete: true, ..TryPage::default() },
+        None => list_tries(&*home, &wanted, begins, ROWS).await.map_err(|failure| refused(&failure))?,
+    };
+    if table.is_some() {
+        // The statistics say themselves when they are of.
+    } else if page.as_of_us.is_none() {
         notes.push(if grows {
             "The job has no list of its tries yet: it begins some seconds after the first of them.".to_owned()
         } else {
@@ -90,6 +109,7 @@ pub(crate) async fn list(
     };
     let next = page.next.map(|next| format!("cursor={}", cursor::write(&of, &next)));
     let api = if state == "tries" { "tries" } else { "mini-batches" };
+    let order = Order::ALL.into_iter().find(|(_, order)| *order == wanted.order).map_or("index", |(word, _)| word);
     let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
     let page = MiniBatchesPage {
         chrome: &app.chrome,
@@ -97,7 +117,7 @@ pub(crate) async fn list(
         job_id: &id,
         title: job.title(),
         states: (STATES, state),
-        orders: (ORDERS, params.one("sort")?.unwrap_or("index")),
+        orders: (ORDERS, order),
         fields: vec![
             ("index", "Mini-batch, or range 7-12", text("index")),
             ("node", "Node", text("node")),
@@ -109,13 +129,38 @@ pub(crate) async fn list(
             ("group", "Error group", text("group")),
         ],
         tries: page.tries.into_iter().map(tried).collect(),
+        table: table.flatten(),
         next: next.map(|next| path(&next, &format!("/jobs/{id}/mini-batches"), true)).unwrap_or_default(),
         api: path("", &format!("/api/v1/jobs/{id}/{api}"), state != "tries"),
         notes,
-        is_filtered: !params.without(&["sort", "cursor"]).is_empty(),
+        is_filtered: !params
+            .without(if told.is_some() { &["sort", "cursor", "state"] } else { &["sort", "cursor"] })
+            .is_empty(),
         grows,
     };
     Ok(Html(page.html()))
+}
+
+/// What the statistics of a job list, as a table; notes what there is to know of it.
+fn table_of(told: Told, job: &OnTabs, id: &str, wanted: &Wanted, notes: &mut Vec<String>) -> Option<Table> {
+    let has_ended = job.seen.result.state.is_final();
+    let published = narrowed(job.published.clone(), wanted);
+    match &published.live {
+        None => {
+            notes.push("The job has no statistics: it begins to write them some seconds after its first node came, or an older prs ran it.".to_owned());
+        }
+        Some(live) if !has_ended => notes.push(format!("As of {} UTC.", day_and_clock(live.written_us))),
+        Some(_) => {}
+    }
+    match told {
+        Told::Running => running_table(published.live.as_ref().filter(|_| !has_ended)?, id),
+        Told::Slow => slow_table(published.summary.as_ref()?, id),
+        Told::Waiting => {
+            let ranges = open_ranges(&published, wanted);
+            let ranges: Vec<_> = ranges.into_iter().map(|range| (range.from, range.to, range.open)).collect();
+            waiting_table(&ranges, id)
+        }
+    }
 }
 
 /// A try as a page shows it.
@@ -150,7 +195,7 @@ pub(crate) async fn one(
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
     let index = number(&index)?;
-    let (home, job) = OnTabs::at_work(&app, &id).await?;
+    let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
     home.check_has_mini_batches(&job.seen.record).map_err(|failure| refused(&failure))?;
     let found = one_mini_batch(&*home, index).await.map_err(|failure| refused(&failure))?;
     let Some(found) = found.filter(|found| !found.tries.is_empty()) else { return Err(absent(index)) };

@@ -14,6 +14,8 @@ use crate::problem::{Kind, Problem};
 #[derive(Debug)]
 pub(super) struct OnTabs {
     pub(super) seen: Seen,
+    /// Where it stands, its nodes, and the parts of the statistics that were asked for.
+    pub(super) published: Published,
     counts: TabCounts,
 }
 
@@ -23,26 +25,35 @@ impl OnTabs {
         let home = app.home(id).await?;
         let record = home.record().await.map_err(refused)?;
         let kind = kind_of(&record);
-        let found = Self::of(&home, record, kind).await?;
+        let found = Self::of(&home, record, kind, &[]).await?;
         Ok((home, found))
     }
 
-    /// The job with this id, or where steps prepare it, what of it nodes ran last.
-    pub(super) async fn at_work(app: &App, id: &str) -> Result<(Home, Self), Problem> {
+    /// The job with this id, or where steps prepare it, what of it nodes ran last; with `more` parts of its statistics.
+    pub(super) async fn at_work(
+        app: &App,
+        id: &str,
+        more: &[&'static str],
+    ) -> Result<(Home, Self), Problem> {
         let home = app.home(id).await?;
         let record = home.record().await.map_err(refused)?;
         let kind = kind_of(&record);
         let home = Box::pin(homes::at_work_of(home, &record, id, &app.whereabouts)).await.map_err(refused)?;
         let is_prepared = kind == JobKind::Prepared;
         let record = if is_prepared { home.record().await.map_err(refused)? } else { record };
-        let found = Self::of(&home, record, kind).await?;
+        let found = Self::of(&home, record, kind, more).await?;
         Ok((home, found))
     }
 
-    async fn of(home: &Home, record: JobRecord, kind: JobKind) -> Result<Self, Problem> {
-        let (seen, published) = brief(&**home, record).await.map_err(refused)?;
+    async fn of(
+        home: &Home,
+        record: JobRecord,
+        kind: JobKind,
+        more: &[&'static str],
+    ) -> Result<Self, Problem> {
+        let (seen, published) = brief(&**home, record, more).await.map_err(refused)?;
         let counts = TabCounts::new(kind, errors(&seen, &published), &published);
-        Ok(Self { seen, counts })
+        Ok(Self { seen, published, counts })
     }
 
     /// Whether its steps have the mini-batches, and it has none.

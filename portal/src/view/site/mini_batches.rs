@@ -4,6 +4,7 @@ use askama::Template;
 
 use super::simple::rendered;
 use super::{Chrome, Tabs};
+use crate::chart::Table;
 use crate::text::times::{clock, day_and_clock, duration_us};
 use crate::text::{count, cut, plain};
 
@@ -109,6 +110,8 @@ pub struct MiniBatchesPage<'a> {
     pub fields: Vec<(&'static str, &'static str, &'a str)>,
     /// The tries.
     pub tries: Vec<TryLine>,
+    /// What the statistics list, where that is asked for and there is any.
+    pub table: Option<Table>,
     /// The address of the next page; empty where there is none.
     pub next: String,
     /// The address of the same list for programs.
@@ -125,5 +128,18 @@ impl MiniBatchesPage<'_> {
     /// All of it.
     pub fn html(&self) -> String {
         rendered(self)
+    }
+
+    /// Why there are none, where the filter alone leaves out none.
+    fn none(&self) -> &'static str {
+        match (self.states.1, self.grows) {
+            ("running", true) => "No mini-batch runs.",
+            ("running", false) => "The job has ended: no mini-batch runs.",
+            ("slow", true) => "No try has ended so far.",
+            ("slow", false) => "No try ended.",
+            ("waiting", _) => "All mini-batches have an outcome.",
+            (_, true) => "No mini-batch has failed so far.",
+            (_, false) => "No mini-batch failed.",
+        }
     }
 }

@@ -10,6 +10,7 @@ mod fleet;
 mod graph;
 mod job;
 mod jobs;
+mod listed;
 mod logs;
 mod mini_batch;
 mod mini_batches;
@@ -33,6 +34,7 @@ pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, Work
 pub use graph::GraphPage;
 pub use job::{Due, JobPage};
 pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
+pub use listed::{running_table, slow_table, waiting_table};
 pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
