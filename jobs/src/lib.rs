@@ -58,6 +58,7 @@ pub mod mini_batches;
 pub mod names;
 pub mod paths;
 pub mod phase;
+pub mod pictures;
 pub mod preview;
 pub mod records;
 pub mod remove;

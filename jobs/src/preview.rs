@@ -4,6 +4,8 @@ use prs_common::storage::{GetOptions, Storage, StorageError};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::pictures::media_type;
+
 /// Bytes that are looked at.
 pub const MOST_BYTES: u64 = 256 << 10;
 /// Letters of a cell, and of a line.
@@ -104,7 +106,7 @@ fn of(
         rows: Vec::new(),
         cut: bytes > 0,
     };
-    if is_image(head) {
+    if media_type(head).is_some() {
         return nothing(Kind::Image);
     }
     if head.starts_with(b"PAR1")
@@ -222,15 +224,6 @@ fn guessed(path: &str, text: &str) -> Option<Form> {
     let second = lines.get(1).map(|line| cells(line, *delimiter)).unwrap_or_default();
     let has_header = !first.iter().any(is_number) && (is_csv || second.iter().any(is_number));
     Some(Form { delimiter: *delimiter, has_header })
-}
-
-/// Whether these are the first bytes of a picture that browsers show.
-fn is_image(head: &[u8]) -> bool {
-    let is_webp = head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP");
-    is_webp
-        || [&b"\x89PNG\r\n\x1a\n"[..], b"\xff\xd8\xff", b"GIF87a", b"GIF89a"]
-            .iter()
-            .any(|sign| head.starts_with(sign))
 }
 
 #[cfg(test)]

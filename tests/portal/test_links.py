@@ -13,6 +13,8 @@ from site_of_tests import DEADLINE, PIPELINE, Site
 # Pages that a form or a link of a terminal leads to, or that stand for others.
 WITHOUT_LINK = {"/", "/login", "/logout", "/selected", "/static/{name}", "/registry"}
 WITHOUT_LINK |= {"/jobs/{job}/live", "/jobs/{job}/part/{part}"}
+# A job has it where its output has pictures.
+OF_PICTURES = {"/jobs/{job}/picture/{path}"}
 # A fleet has pages that a server of one machine has not.
 OF_FLEET = {"/fleet", "/fleet/{target}", "/workers/{worker}", "/workers/{worker}/drain"}
 # A server with an identity provider has pages that others have not.
@@ -67,4 +69,4 @@ def test_no_link_leads_nowhere_and_no_page_is_without_a_link(site: Site, session
     found = {urlsplit(one).path for one in seen}
     patterns = {page: re.compile(re.sub(r"\{[^}]+\}", r"[^/]+(/[^?]*)?", page) + "$") for page in get_pages()}
     orphans = {page for page, pattern in patterns.items() if not any(map(pattern.match, found))}
-    assert orphans - WITHOUT_LINK - OF_FLEET - OF_PROVIDER == set()
+    assert orphans - WITHOUT_LINK - OF_FLEET - OF_PROVIDER - OF_PICTURES == set()

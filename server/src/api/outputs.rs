@@ -22,7 +22,7 @@ use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
 /// A file of the output.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct OutputFile {
     pub(crate) path: String,

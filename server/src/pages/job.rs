@@ -1,4 +1,4 @@
-//! A job: overview with its live parts, output, settings, cancel, remove.
+//! A job: overview with its live parts, settings, cancel, remove.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,37 +8,20 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::Event;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use prs_common::job::JobSpec;
-use prs_common::storage::Storage;
 use prs_jobs::homes::Seen;
-use prs_jobs::preview::{Kind as PreviewKind, preview as rows_of};
 use prs_jobs::{report, show};
-use prs_portal::text::plain;
-use prs_portal::view::{
-    ConfirmPage, Facts, JobPage, OutputFile, OutputPage, Preview, PreviewPart, RemovePage, SettingsPage, Tab,
-};
-use serde_json::{Value, json};
+use prs_portal::view::{ConfirmPage, Facts, JobPage, RemovePage, SettingsPage};
+use serde_json::json;
 
-use super::tabs::OnTabs;
 use crate::api::change::{check_removal, may_remove, remove_seen};
-use crate::api::files::of_storage;
 use crate::api::jobs::begin_to_cancel;
-use crate::api::outputs::{files, result_file};
-use crate::api::preview::form_of;
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit, Role};
+use crate::http::conditional;
 use crate::http::params::{Params, bad};
-use crate::http::{conditional, cursor};
 use crate::live::{Streams, Tick, Watcher, events};
 use crate::metrics::PAGE;
 use crate::problem::{Kind, Problem};
-
-/// Files of an output on a page.
-const FILES: usize = 100;
-/// Rows of a result that are shown from each end.
-const ROWS: usize = 10;
-/// Letters of a cell, or of a line, that are shown.
-const LETTERS: usize = 500;
 
 /// What a browser calls the overview, percent-encoded: all that one that shows another page needs of it.
 const TITLE: &str = "x-prs-title";
@@ -149,101 +132,6 @@ pub(crate) async fn live(
     let permit = app.watches.stream(&who, PAGE)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), parts, watcher, app.stop.clone(), permit))
-}
-
-/// `GET /jobs/{job}/output`.
-pub(crate) async fn output(
-    _: MayRead,
-    State(app): State<App>,
-    Path(id): Path<String>,
-    params: Params,
-) -> Result<Html<String>, Problem> {
-    params.check(&["cursor"])?;
-    let of = format!("outputs of {id}?");
-    let after: Option<String> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
-    let (home, job) = OnTabs::of_id(&app, &id).await?;
-    let seen = &job.seen;
-    let storage = home.output(&seen.record);
-    let link = |path: &str| format!("/api/v1/jobs/{id}/outputs/{}", in_address(path));
-    let found = result_file(&home, seen);
-    let (result, why_not) = match &found {
-        Ok((_, name)) => {
-            let bytes = seen.result.output.bytes;
-            (Some(OutputFile { path: name.clone(), link: link(name), bytes }), String::new())
-        }
-        Err(problem) => (None, problem.detail.clone()),
-    };
-    let preview = match &found {
-        Ok((storage, name)) => preview(&**storage, name, &seen.record.spec).await?,
-        Err(_) => Preview::default(),
-    };
-    let (files, has_more) = files(&*storage, "", after.as_deref().unwrap_or_default(), FILES).await?;
-    let next = files
-        .last()
-        .filter(|_| has_more)
-        .map(|last| format!("/jobs/{id}/output?cursor={}", cursor::write(&of, &last.path)));
-    let files = files.into_iter().map(|file| OutputFile {
-        link: link(&file.path),
-        path: file.path,
-        bytes: file.bytes,
-    });
-    let page = OutputPage {
-        chrome: &app.chrome,
-        tabs: job.tabs(&id, Tab::Output),
-        job_id: &id,
-        title: job.title(),
-        uri: seen.result.output.folder().to_owned(),
-        result,
-        about: (seen.result.output.rows, seen.result.output.sha256.clone()),
-        why_not,
-        preview,
-        files: files.collect(),
-        next: next.unwrap_or_default(),
-    };
-    Ok(Html(page.html()))
-}
-
-/// The first rows of a result, and the last.
-async fn preview(storage: &dyn Storage, name: &str, spec: &JobSpec) -> Result<Preview, Problem> {
-    let form = form_of(spec);
-    let read = async |from_end| {
-        let found = rows_of(storage, name, form, (from_end, ROWS)).await;
-        found.map_err(|error| of_storage(&error))
-    };
-    let first = read(false).await?;
-    let why_not = match first.kind {
-        PreviewKind::Image => "The result is a picture: download it to look at it.",
-        PreviewKind::Binary => "The result is no text: download it to look into it.",
-        _ if first.rows.is_empty() => "The result has no rows.",
-        _ => "",
-    };
-    let last = if first.cut && why_not.is_empty() { read(true).await?.rows } else { Vec::new() };
-    let part = |(title, rows): (&'static str, Vec<Vec<Value>>)| PreviewPart {
-        title,
-        rows: rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect(),
-    };
-    let parts = [(if first.cut { "First rows" } else { "Rows" }, first.rows), ("Last rows", last)];
-    Ok(Preview {
-        parts: parts.into_iter().filter(|(_, rows)| !rows.is_empty()).map(part).collect(),
-        columns: first.columns.unwrap_or_default(),
-        is_table: matches!(first.kind, PreviewKind::Table | PreviewKind::JsonLines),
-        is_guessed: first.is_guessed && first.kind == PreviewKind::Table,
-        why_not: why_not.to_owned(),
-    })
-}
-
-/// A cell as text, as short as a page needs it.
-fn cell(value: Value) -> String {
-    let text = match value {
-        Value::Null => String::new(),
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
-    let text = plain(&text);
-    match text.char_indices().nth(LETTERS) {
-        Some((at, _)) => format!("{}\u{2026}", &text[..at]),
-        None => text,
-    }
 }
 
 /// A path as it stands in an address.

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `jobs` | the list of jobs |
 //! | `selected` | what is done with jobs that were selected in it |
-//! | `job` | a job: overview, live parts, output, settings, cancel, remove |
+//! | `job` | a job: overview, live parts, settings, cancel, remove |
+//! | `output` | what it brought, and the pictures in it |
 //! | `errors` | its errors, and one of them |
 //! | `mini_batches` | its mini-batches, and one of them |
 //! | `code` | the code that it ran |
@@ -42,6 +43,7 @@ mod logs;
 mod mini_batches;
 mod nodes;
 mod oidc;
+mod output;
 mod registry;
 mod selected;
 mod servers;
@@ -76,6 +78,7 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/jobs/{job}/nodes", "read"),
     ("get", "/jobs/{job}/nodes/{node}", "read"),
     ("get", "/jobs/{job}/output", "read"),
+    ("get", "/jobs/{job}/picture/{path}", "read"),
     ("get", "/jobs/{job}/settings", "read"),
     ("get", "/jobs/{job}/code", "read"),
     ("get", "/jobs/{job}/code/{path}", "read"),
@@ -154,7 +157,8 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/nodes/{node}", get(nodes::one)))
         .merge(at("/jobs/{job}/logs", get(logs::list)))
         .merge(at("/jobs/{job}/logs/{*path}", get(logs::one)))
-        .merge(at("/jobs/{job}/output", get(job::output)))
+        .merge(at("/jobs/{job}/output", get(output::output)))
+        .merge(at("/jobs/{job}/picture/{*path}", get(output::picture)))
         .merge(at("/jobs/{job}/settings", get(job::settings)))
         .merge(at("/jobs/{job}/code", get(code::list)))
         .merge(at("/jobs/{job}/code/{*path}", get(code::one)))

@@ -40,7 +40,7 @@ pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub(crate) use nodes::link_nodes;
 pub use nodes::{HostSeries, NodePage, NodesPage};
-pub use output::{OutputFile, OutputPage, Preview, PreviewPart, SettingsPage};
+pub use output::{OutputFile, OutputPage, PictureFile, Preview, PreviewPart, SettingsPage};
 pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
 pub use selected::{SelectedPage, SelectedRow};
 pub use servers::{ServerRow, ServersPage};

@@ -25,6 +25,15 @@ impl OutputFile {
     }
 }
 
+/// A file of the output that is a picture.
+#[derive(Debug, Clone)]
+pub struct PictureFile {
+    /// The file.
+    pub file: OutputFile,
+    /// The address that gives the picture to a page.
+    pub picture: String,
+}
+
 /// Rows of the result.
 #[derive(Debug, Clone, Default)]
 pub struct Preview {
@@ -87,6 +96,8 @@ pub struct OutputPage<'a> {
     pub preview: Preview,
     /// The files of the output, as far as they are listed.
     pub files: Vec<OutputFile>,
+    /// Those of them that are pictures, as far as they were looked into.
+    pub pictures: Vec<PictureFile>,
     /// The address that lists on; empty where all are listed.
     pub next: String,
 }
