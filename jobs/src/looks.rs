@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::ledger::{Checkpoint, JobProgress, JobState};
-use prs_common::statistics::{self, Activity, Live, NAMES, Nodes, Part, Summary};
+use prs_common::statistics::{self, Activity, Live, NAMES, Part, Summary};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::record::Status;
@@ -29,8 +29,6 @@ const SLOWLY: Duration = Duration::from_secs(5);
 const OLD: u64 = 10_000_000;
 /// The parts that change all the time.
 const QUICK: [&str; 3] = [Live::NAME, Activity::NAME, Summary::NAME];
-/// The parts that every page of a job has something of.
-const BRIEF: [&str; 2] = [Live::NAME, Nodes::NAME];
 
 /// A job that is looked at, once or again and again.
 #[derive(Debug, Default)]
@@ -98,32 +96,22 @@ impl Looks {
     }
 }
 
-/// A job at one moment, and of its statistics what every page of it has something of: where it stands, and its nodes; and the parts of
-/// `more`. Nobody is waited for: where its orchestrator has published nothing for those who read now, storage has what it wrote last.
+/// A job at one moment, and these parts of its statistics. Nobody is waited for: where its orchestrator has published nothing for those who
+/// read now, storage has what it wrote last.
 ///
 /// # Errors
 /// A server fails, or there is no such job.
 pub async fn brief(
     home: &dyn JobHome,
     record: JobRecord,
-    more: &[&'static str],
+    names: &[&'static str],
 ) -> Result<(Seen, Published), Failure> {
-    let mut names = BRIEF.to_vec();
-    names.extend(more.iter().filter(|name| !BRIEF.contains(name)));
-    let ledger = if record.pipeline.is_some() { None } else { home.ledger(&record).await? };
-    let parts: HashMap<&'static str, Bytes> = match ledger {
-        Some(ledger) => {
-            let found = ledger.statistics(&names).await.unwrap_or_default();
-            names.iter().copied().zip(found).filter_map(|(name, part)| Some((name, part?))).collect()
-        }
-        None => HashMap::new(),
-    };
-    let seen = match told(&record, &parts) {
-        Some((state, status)) => seen(home, JobRecord { state, status, ..record }),
-        None => home.settled(record).await?,
-    };
-    let is_whole = parts.contains_key(Live::NAME) || seen.record.pipeline.is_some();
-    let parts = if is_whole { parts } else { stored_parts(home, &seen.record, &names).await? };
+    let asks = if record.pipeline.is_some() { &[][..] } else { names };
+    let (seen, mut parts) = home.settled_with(record, asks).await?;
+    let missing: Vec<_> = asks.iter().copied().filter(|name| !parts.contains_key(name)).collect();
+    if !missing.is_empty() {
+        parts.extend(stored_parts(home, &seen.record, &missing).await?);
+    }
     Ok((seen, page::published(|name| parts.get(name))))
 }
 

@@ -3,10 +3,12 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use prs_common::statistics::{Live, Part};
 use prs_jobs::Whereabouts;
 use prs_jobs::audit::Audit;
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::intake::Desk;
+use prs_jobs::looks::brief;
 use prs_portal::view::Chrome;
 use tokio_util::sync::CancellationToken;
 
@@ -95,5 +97,15 @@ impl App {
         let home = self.home(id).await?;
         let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
         Ok((home, seen))
+    }
+
+    /// The same, and what its orchestrator said last of this start of it.
+    pub(crate) async fn told(&self, id: &str) -> Result<(Home, Seen, Option<Live>), Problem> {
+        let home = self.home(id).await?;
+        let refused = |failure| Problem::of(&failure, Kind::REFUSED);
+        let record = home.record().await.map_err(refused)?;
+        let (seen, published) = brief(&*home, record, &[Live::NAME]).await.map_err(refused)?;
+        let live = published.live.filter(|live| live.incarnation == seen.record.incarnation);
+        Ok((home, seen, live))
     }
 }

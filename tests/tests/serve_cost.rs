@@ -177,14 +177,13 @@ impl Made {
         });
     }
 
-    /// What a page costs that was shown before; the keeper of the index of jobs may ask for the job in between.
-    fn calls(&self, fleet: &SimulatedFleet, (web, monitor): (&Web, &Monitor), page: &str) -> Calls {
+    /// What an address of the job costs that was asked before; the keeper of the index of jobs may ask for the job in between.
+    fn calls(&self, fleet: &SimulatedFleet, (web, monitor): (&Web, &Monitor), path: &str) -> Calls {
         let id = &self.id;
         let look = || {
             self.say(fleet);
             drop((monitor.take(&fleet.redis), fleet.s3.requests()));
-            let path = format!("/jobs/{id}{page}");
-            assert_eq!(web.page(&path).status, 200, "{path}");
+            assert_eq!(web.page(path).status, 200, "{path}");
             let ledger = monitor.calls(&fleet.redis, &format!("{{{id}}}"));
             let storage: Vec<_> =
                 fleet.s3.requests().into_iter().filter(|(_, key)| key.contains(id)).collect();
@@ -275,7 +274,7 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
             if at == 0 {
                 one.is_read_first(&fleet, &web);
             }
-            let calls = one.calls(&fleet, (&web, &monitor), page);
+            let calls = one.calls(&fleet, (&web, &monitor), &format!("/jobs/{}{page}", one.id));
             // The record, and the list of errors of one that runs; of its tries the directory and parts.
             let most = match (one.fence.is_some(), page.starts_with("/mini-batches")) {
                 (false, false) => (0, 1),
@@ -294,6 +293,12 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
                 assert_eq!(count, shorter, "{}{page}", one.id);
             }
         }
+    }
+    // How a job stands: its record, and one look at the ledger while it runs.
+    for (one, _) in &made {
+        let calls = one.calls(&fleet, (&web, &monitor), &format!("/api/v1/jobs/{}", one.id));
+        let most = usize::from(one.fence.is_some());
+        assert!(calls.ledger <= most && calls.storage.len() <= 1, "{}: {calls:?}", one.id);
     }
 }
 

@@ -175,6 +175,19 @@ pub trait Ledger: Debug + Display + Send + Sync {
     ) -> Result<bool, LedgerError>;
 }
 
+/// A job as the ledger has it.
+#[derive(Debug, Clone)]
+pub struct JobLook {
+    /// Its state.
+    pub state: JobState,
+    /// Its counts.
+    pub progress: JobProgress,
+    /// Its nodes, by their ids.
+    pub nodes: Vec<NodeView>,
+    /// The published parts that were asked for, in their order; nothing of one that is not there.
+    pub statistics: Vec<Option<Bytes>>,
+}
+
 /// What the ledger keeps of one start of a job. Where it keeps nothing (any more), a call fails with
 /// [`LedgerErrorKind::NotFound`].
 ///
@@ -269,6 +282,13 @@ pub trait JobLedger: Debug + Send + Sync {
     async fn leave(&self, node_id: u32) -> Result<(), LedgerError>;
     /// The nodes of the job.
     async fn nodes(&self) -> Result<Vec<NodeView>, LedgerError>;
+    /// State, counts and nodes of the job, and the published parts with these names as [`statistics`](Self::statistics) gives them;
+    /// without a name nobody counts as a reader. A ledger that is a server answers in one call.
+    async fn look(&self, names: &[&str]) -> Result<JobLook, LedgerError> {
+        let (state, progress, nodes) = (self.state().await?, self.progress().await?, self.nodes().await?);
+        let statistics = if names.is_empty() { Vec::new() } else { self.statistics(names).await? };
+        Ok(JobLook { state, progress, nodes, statistics })
+    }
 
     /// Decides how the job ends. The first conclusion is remembered, and returned to everyone who comes later.
     /// Nodes of a job that is to fail or was canceled are told to stop.

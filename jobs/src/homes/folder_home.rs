@@ -13,7 +13,7 @@ use prs_orchestrator::{JobRecord, JobResult};
 use tokio::sync::watch::Sender;
 
 use super::CANCEL_PATIENCE;
-use super::home::{JobHome, Seen, ended_already, object_of};
+use super::home::{EncodedParts, JobHome, Seen, Settled, ended_already, object_of};
 use super::run_folder;
 use crate::failure::Failure;
 use crate::standing::{Shown, Standing};
@@ -101,7 +101,7 @@ impl JobHome for FolderHome {
     }
 
     /// A job that nobody works on any more, and that has no end, was interrupted.
-    async fn settle(&self, record: JobRecord) -> Result<(JobRecord, Standing), Failure> {
+    async fn settle(&self, record: JobRecord, _: &[&'static str]) -> Result<Settled, Failure> {
         let mut record = record;
         if !record.state.is_final() && !run_folder::is_locked(&self.folder) {
             // It may have ended between the two looks.
@@ -111,7 +111,7 @@ impl JobHome for FolderHome {
             }
         }
         let cancel_asked_us = run_folder::cancel_asked_us(&self.folder).filter(|_| !record.state.is_final());
-        Ok((record, Standing { cancel_asked_us, ..Standing::default() }))
+        Ok((record, Standing { cancel_asked_us, ..Standing::default() }, EncodedParts::new()))
     }
 
     async fn ledger(&self, _: &JobRecord) -> Result<Option<Arc<dyn JobLedger>>, Failure> {

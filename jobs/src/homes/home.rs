@@ -4,6 +4,7 @@
 //! the run folder, or the ledger. What differs is the trait [`JobHome`]; what is the same is written once, for any home, so
 //! commands do not ask which it is.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,12 @@ use crate::standing::{Shown, Standing};
 
 /// A job's home.
 pub type Home = Box<dyn JobHome>;
+
+/// Parts of the statistics of a job by their names, encoded.
+pub type EncodedParts = HashMap<&'static str, Bytes>;
+
+/// A job as it is now: its record, what a fleet does for it, and parts of its statistics.
+pub type Settled = (JobRecord, Standing, EncodedParts);
 
 /// What differs between a run folder and a fleet.
 #[async_trait]
@@ -67,8 +74,9 @@ pub trait JobHome: fmt::Debug + Send + Sync {
     fn interrupted(&self) -> Option<String>;
     /// Whether the list of jobs has it, where it has no record.
     async fn is_listed(&self) -> Result<bool, Failure>;
-    /// What is true of `record`, as it was just read, and what a fleet does for the job.
-    async fn settle(&self, record: JobRecord) -> Result<(JobRecord, Standing), Failure>;
+    /// What is true of `record`, as it was just read, and what a fleet does for the job; with the parts of its statistics of these names,
+    /// as far as its ledger has them now. A fleet is asked once.
+    async fn settle(&self, record: JobRecord, parts: &[&'static str]) -> Result<Settled, Failure>;
     /// What the ledger of a fleet keeps of the job, as it was seen; none where there is no ledger to ask, or the job has ended.
     async fn ledger(&self, record: &JobRecord) -> Result<Option<Arc<dyn JobLedger>>, Failure>;
     /// An object of the job, as it was seen; nothing where there is none. Of a job that has ended it may be that of a moment ago.
@@ -174,9 +182,18 @@ impl dyn JobHome + '_ {
 
     /// The job of a record that was just read, as it is now.
     pub async fn settled(&self, record: JobRecord) -> Result<Seen, Failure> {
-        let (record, standing) = self.settle(record).await?;
+        Ok(self.settled_with(record, &[]).await?.0)
+    }
+
+    /// The same, with the parts of its statistics of these names, as far as its ledger has them now.
+    pub(crate) async fn settled_with(
+        &self,
+        record: JobRecord,
+        parts: &[&'static str],
+    ) -> Result<(Seen, EncodedParts), Failure> {
+        let (record, standing, parts) = self.settle(record, parts).await?;
         let result = record.result.clone().unwrap_or_else(|| self.result_so_far(&record));
-        Ok(Seen { record, result, standing })
+        Ok((Seen { record, result, standing }, parts))
     }
 
     /// The archive of the code that the job ran last. `remedy` says what to do where it is damaged.

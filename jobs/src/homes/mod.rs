@@ -45,7 +45,7 @@ use self::folder_home::FolderHome;
 use crate::caller::Caller;
 use crate::failure::Failure;
 
-pub use home::{Home, JobHome, Leftover, Seen};
+pub use home::{EncodedParts, Home, JobHome, Leftover, Seen, Settled};
 
 /// Jobs that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 16;

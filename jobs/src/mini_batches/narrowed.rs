@@ -24,6 +24,8 @@ impl Told {
         [("running", Self::Running), ("slow", Self::Slow), ("waiting", Self::Waiting)];
     /// The parts of the statistics that have them.
     pub const PARTS: [&'static str; 2] = [Live::NAME, Summary::NAME];
+    /// Those of them that not every page of a job reads anyhow.
+    pub const MORE: [&'static str; 1] = [Summary::NAME];
 
     /// What it is called in an address.
     pub fn word(self) -> &'static str {

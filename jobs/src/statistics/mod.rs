@@ -15,8 +15,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use prs_common::layout;
-use prs_common::statistics::{self, FOLDER, Live, NAMES, Part};
-use prs_common::storage::StorageExt;
+use prs_common::statistics::{FOLDER, NAMES};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::report::{page, read_published};
 use prs_portal::view::Published;
@@ -28,28 +27,12 @@ pub use self::nodes::{NodeOrder, NodeRecord, nodes};
 pub use self::parts::{ListedTry, OpenRange, PARTS, Parts, RunningMiniBatch, running, slowest, waiting};
 pub use self::perf::{METRICS, Point, Series, Window, perf};
 
-/// Where a job stood when its orchestrator said so last; nothing where it never did, or that cannot be read now. Nobody is waited for.
-pub async fn live(home: &dyn JobHome, record: &JobRecord) -> Option<Live> {
-    let published = match home.ledger(record).await {
-        Ok(Some(ledger)) => {
-            ledger.statistics(&[Live::NAME]).await.ok().and_then(|parts| parts.into_iter().next()?)
-        }
-        _ => None,
-    };
-    let bytes = match published {
-        Some(bytes) => bytes.to_vec(),
-        None => home.storage().get(&format!("{}{FOLDER}{}", layout::LOGS, Live::NAME)).await.ok()?.to_vec(),
-    };
-    let live: Live = statistics::decode(&bytes).ok()?;
-    (live.incarnation == record.incarnation).then_some(live)
-}
-
 /// What is published of a job, as it was seen: while it runs on a fleet that of its ledger.
 pub async fn published(home: &dyn JobHome, record: &JobRecord) -> Result<Published, Failure> {
     published_parts(home, record, &NAMES).await
 }
 
-/// The same of the parts with these names, [`Live`] among them.
+/// The same of the parts with these names, [`Live`](prs_common::statistics::Live) among them.
 pub async fn published_parts(
     home: &dyn JobHome,
     record: &JobRecord,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use tracing::{info, warn};
 
-use super::jobs::object_of;
+use super::job_object::JobObject;
 use super::received::json;
 use crate::app::App;
 use crate::auth::{May, MaySubmit, Principal, Role};
@@ -102,11 +102,11 @@ pub(crate) async fn patch(
         app.index.forget(&home.called()).await;
         info!(job_id = id, who = who.name, "is called otherwise");
     }
-    let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let (_, seen, live) = app.told(&id).await?;
     app.index.note(&seen).await;
     let mut headers = headers;
     headers.remove(axum::http::header::IF_NONE_MATCH);
-    object_of(&*home, &seen).await.answer(&headers, None)
+    JobObject::with(&seen, live.as_ref()).answer(&headers, None)
 }
 
 /// Whether `who` may remove the job: one that they handed in, or any with the role `admin`.

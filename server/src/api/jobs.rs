@@ -12,10 +12,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
-use prs_jobs::homes::{JobHome, Seen};
 use prs_jobs::index::summary;
 use prs_jobs::records::Versioned;
-use prs_jobs::statistics::live;
 use prs_jobs::{homes, report as reports, show};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
@@ -312,8 +310,8 @@ pub(crate) async fn one(
     if let Some(other) = wait_for.filter(|for_what| !["ended", "changed"].contains(for_what)) {
         return Err(bad("wait_for", format_args!("{other:?} is neither ended nor changed")));
     }
-    let (home, seen) = app.seen(&id).await?;
-    let mut object = object_of(&*home, &seen).await;
+    let (_, seen, live) = app.told(&id).await?;
+    let mut object = JobObject::with(&seen, live.as_ref());
     if let Some(for_what) = wait_for.filter(|_| !seen.result.state.is_final()) {
         let before = object.steady();
         let mut ticks = app.watches.follow(&id);
@@ -336,16 +334,11 @@ pub(crate) async fn one(
         object = if let Some(now) = waited {
             now
         } else {
-            let (home, seen) = app.seen(&id).await?;
-            object_of(&*home, &seen).await
+            let (_, seen, live) = app.told(&id).await?;
+            JobObject::with(&seen, live.as_ref())
         };
     }
     object.answer(&headers, params.one("fields")?)
-}
-
-/// The job as it was seen, with what its orchestrator said last.
-pub(crate) async fn object_of(home: &dyn JobHome, seen: &Seen) -> JobObject {
-    JobObject::with(seen, live(home, &seen.record).await.as_ref())
 }
 
 /// What the body of a wish to cancel may say.

@@ -73,7 +73,7 @@ pub(crate) async fn list(
     }
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
-    let (home, job) = OnTabs::at_work(&app, &id, if told.is_some() { &Told::PARTS } else { &[] }).await?;
+    let (home, job) = OnTabs::at_work(&app, &id, if told.is_some() { &Told::MORE } else { &[] }).await?;
     if job.is_pipeline() {
         return of_steps(&app, &id, Tab::MiniBatches).await;
     }
@@ -109,7 +109,8 @@ pub(crate) async fn list(
     };
     let next = page.next.map(|next| format!("cursor={}", cursor::write(&of, &next)));
     let api = if state == "tries" { "tries" } else { "mini-batches" };
-    let order = Order::ALL.into_iter().find(|(_, order)| *order == wanted.order).map_or("index", |(word, _)| word);
+    let order =
+        Order::ALL.into_iter().find(|(_, order)| *order == wanted.order).map_or("index", |(word, _)| word);
     let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
     let page = MiniBatchesPage {
         chrome: &app.chrome,

@@ -1,6 +1,8 @@
 //! What pages of a job have in common that show little of it: the job as it stands, and what there is to count on its tabs.
 
 use axum::response::Html;
+use prs_common::statistics::{Live, Nodes, Part};
+use prs_jobs::Failure;
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::looks::brief;
 use prs_jobs::report;
@@ -23,24 +25,23 @@ impl OnTabs {
     /// The job with this id.
     pub(super) async fn of_id(app: &App, id: &str) -> Result<(Home, Self), Problem> {
         let home = app.home(id).await?;
-        let record = home.record().await.map_err(refused)?;
+        let record = home.record().await.map_err(|failure| refused(&failure))?;
         let kind = kind_of(&record);
         let found = Self::of(&home, record, kind, &[]).await?;
         Ok((home, found))
     }
 
     /// The job with this id, or where steps prepare it, what of it nodes ran last; with `more` parts of its statistics.
-    pub(super) async fn at_work(
-        app: &App,
-        id: &str,
-        more: &[&'static str],
-    ) -> Result<(Home, Self), Problem> {
+    pub(super) async fn at_work(app: &App, id: &str, more: &[&'static str]) -> Result<(Home, Self), Problem> {
         let home = app.home(id).await?;
-        let record = home.record().await.map_err(refused)?;
+        let record = home.record().await.map_err(|failure| refused(&failure))?;
         let kind = kind_of(&record);
-        let home = Box::pin(homes::at_work_of(home, &record, id, &app.whereabouts)).await.map_err(refused)?;
+        let home = Box::pin(homes::at_work_of(home, &record, id, &app.whereabouts))
+            .await
+            .map_err(|failure| refused(&failure))?;
         let is_prepared = kind == JobKind::Prepared;
-        let record = if is_prepared { home.record().await.map_err(refused)? } else { record };
+        let record =
+            if is_prepared { home.record().await.map_err(|failure| refused(&failure))? } else { record };
         let found = Self::of(&home, record, kind, more).await?;
         Ok((home, found))
     }
@@ -51,7 +52,8 @@ impl OnTabs {
         kind: JobKind,
         more: &[&'static str],
     ) -> Result<Self, Problem> {
-        let (seen, published) = brief(&**home, record, more).await.map_err(refused)?;
+        let names = [&[Live::NAME, Nodes::NAME], more].concat();
+        let (seen, published) = brief(&**home, record, &names).await.map_err(|failure| refused(&failure))?;
         let counts = TabCounts::new(kind, errors(&seen, &published), &published);
         Ok(Self { seen, published, counts })
     }
@@ -77,12 +79,12 @@ impl OnTabs {
 pub(super) async fn of_steps(app: &App, id: &str, tab: Tab) -> Result<Html<String>, Problem> {
     let home = app.home(id).await?;
     let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
-    let (_, facts) = found.map_err(refused)?;
+    let (_, facts) = found.map_err(|failure| refused(&failure))?;
     Ok(Html(StepsPage::new(&app.chrome, &facts, tab).html()))
 }
 
-fn refused(failure: prs_jobs::Failure) -> Problem {
-    Problem::of(&failure, Kind::REFUSED)
+fn refused(failure: &Failure) -> Problem {
+    Problem::of(failure, Kind::REFUSED)
 }
 
 fn kind_of(record: &JobRecord) -> JobKind {

@@ -240,7 +240,7 @@ async fn evaluate<T: FromRedisValue>(
     let answer = command("EVALSHA", &script.hash).query_async(connection).await;
     match answer {
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-            command("EVAL", script.text).query_async(connection).await
+            command("EVAL", &script.text).query_async(connection).await
         }
         answer => answer,
     }

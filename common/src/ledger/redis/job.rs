@@ -13,7 +13,7 @@ use super::packed::Packed;
 use super::scripts::{self, Script};
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name};
 use crate::ledger::{
-    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, JobLedger, JobProgress,
+    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, JobLedger, JobLook, JobProgress,
     JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, OfferedCopy,
     OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
@@ -112,6 +112,41 @@ impl Noted {
     }
 }
 
+/// What the script `progress` answers.
+type ProgressAnswer =
+    ((u64, u64, bool, u64, u64, u64, u64, u64), u64, (Option<JobState>, Option<String>, Option<u64>), bool);
+/// What the script `nodes` answers of each.
+type NodeAnswer = (u32, Packed<NodeInfo>, Packed<NodeReport>, u64, bool);
+
+fn progress_of(answer: ProgressAnswer) -> JobProgress {
+    let (counts, segments, (conclusion, reason, concluded_us), is_read) = answer;
+    let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors) =
+        counts;
+    let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete };
+    let conclusion = conclusion.map(|state| Conclusion { state, reason: reason.unwrap_or_default() });
+    JobProgress {
+        checkpoint,
+        succeeded,
+        failed,
+        items,
+        items_succeeded,
+        segments,
+        conclusion,
+        concluded_us,
+        is_read,
+    }
+}
+
+fn views_of(answers: Vec<NodeAnswer>) -> Vec<NodeView> {
+    let view = |(node_id, Packed(info), Packed(report), silent, left): NodeAnswer| {
+        let silent = Duration::from_micros(silent);
+        NodeView { node_id, info, report, silent, left }
+    };
+    let mut views: Vec<_> = answers.into_iter().map(view).collect();
+    views.sort_unstable_by_key(|view| view.node_id);
+    views
+}
+
 #[async_trait]
 impl JobLedger for RedisJob {
     async fn create(&self, limits: TryLimits) -> Result<(), LedgerError> {
@@ -146,27 +181,9 @@ impl JobLedger for RedisJob {
     }
 
     async fn progress(&self) -> Result<JobProgress, LedgerError> {
-        type Counts = (u64, u64, bool, u64, u64, u64, u64, u64);
-        type Concluded = (Option<JobState>, Option<String>, Option<u64>);
-        type Answer = (Counts, u64, Concluded, bool);
         let keys = [Key::Job, Key::Segments, Key::Statistics];
-        let answer: Answer = self.run(&scripts::PROGRESS, &keys, reads_for()).await?;
-        let (counts, segments, (conclusion, reason, concluded_us), is_read) = answer;
-        let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors) =
-            counts;
-        let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete };
-        let conclusion = conclusion.map(|state| Conclusion { state, reason: reason.unwrap_or_default() });
-        Ok(JobProgress {
-            checkpoint,
-            succeeded,
-            failed,
-            items,
-            items_succeeded,
-            segments,
-            conclusion,
-            concluded_us,
-            is_read,
-        })
+        let answer: ProgressAnswer = self.run(&scripts::PROGRESS, &keys, reads_for()).await?;
+        Ok(progress_of(answer))
     }
 
     async fn ended(&self, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
@@ -335,15 +352,20 @@ impl JobLedger for RedisJob {
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>, LedgerError> {
-        type Answer = (u32, Packed<NodeInfo>, Packed<NodeReport>, u64, bool);
-        let answers: Vec<Answer> = self.run(&scripts::NODES, &[Key::Job, Key::Nodes], NONE).await?;
-        let view = |(node_id, Packed(info), Packed(report), silent, left): Answer| {
-            let silent = Duration::from_micros(silent);
-            NodeView { node_id, info, report, silent, left }
-        };
-        let mut views: Vec<_> = answers.into_iter().map(view).collect();
-        views.sort_unstable_by_key(|view| view.node_id);
-        Ok(views)
+        Ok(views_of(self.run(&scripts::NODES, &[Key::Job, Key::Nodes], NONE).await?))
+    }
+
+    async fn look(&self, names: &[&str]) -> Result<JobLook, LedgerError> {
+        type Answer = (JobState, ProgressAnswer, Vec<NodeAnswer>, Vec<Option<Vec<u8>>>);
+        let keys = [Key::Job, Key::Segments, Key::Statistics, Key::Nodes];
+        let arguments = (reads_for(), TIME_TO_LIVE.as_secs(), names);
+        let (state, progress, nodes, statistics): Answer = self.run(&scripts::LOOK, &keys, arguments).await?;
+        Ok(JobLook {
+            state,
+            progress: progress_of(progress),
+            nodes: views_of(nodes),
+            statistics: statistics.into_iter().map(|part| part.map(Bytes::from)).collect(),
+        })
     }
 
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {

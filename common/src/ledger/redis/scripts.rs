@@ -3,6 +3,7 @@
 //!
 //! What a script gets is written at its top. Numbers in Lua are doubles: exact up to 2^53.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// A script and its name on the server.
@@ -10,13 +11,15 @@ use std::sync::LazyLock;
 pub(super) struct Script {
     /// The verb.
     pub(super) name: &'static str,
-    pub(super) text: &'static str,
+    pub(super) text: Cow<'static, str>,
     pub(super) hash: String,
 }
 
 impl Script {
-    fn new(name: &'static str, text: &'static str) -> Self {
-        Self { name, text, hash: redis::Script::new(text).get_hash().to_owned() }
+    fn new(name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        Self { name, text, hash }
     }
 }
 
@@ -80,3 +83,21 @@ scripts! {
     CLOCK = "clock";
     ROOM = "room";
 }
+
+/// What `state`, `progress`, `nodes` and, where parts are named, `statistics` answer, in one call. A ledger that is full notes no reader, and
+/// tells the rest.
+/// KEYS: those of the job, its segments, its statistics, its nodes; ARGV: those of `statistics`.
+pub(super) static LOOK: LazyLock<Script> = LazyLock::new(|| {
+    let verb = |script: &Script| format!("(function(KEYS, ARGV)\n{}\nend)", script.text);
+    let [state, progress, nodes, statistics] = [&*STATE, &*PROGRESS, &*NODES, &*STATISTICS].map(verb);
+    let text = format!(
+        "if redis.call('EXISTS', KEYS[1]) == 0 then return false end\n\
+         local answers = {{ {state}(KEYS, ARGV), {progress}(KEYS, ARGV), {nodes}({{ KEYS[1], KEYS[4] }}, ARGV), {{}} }}\n\
+         if #ARGV > 2 then\n\
+         local is_noted, parts = pcall({statistics}, {{ KEYS[1], KEYS[3] }}, ARGV)\n\
+         if is_noted then answers[4] = parts end\n\
+         end\n\
+         return answers\n"
+    );
+    Script::new("look", text)
+});

@@ -115,6 +115,14 @@ impl LedgerConnection {
         caller.note(&format_args!("{}; shown is what storage knows", ConnectError::Redis(error)));
     }
 
+    /// For how long it has been known to be away; nothing where it is not.
+    pub(super) fn away_for(&self) -> Option<Duration> {
+        match &*self.known() {
+            Known::Away(away) => Some(away.since.elapsed()),
+            Known::Nothing | Known::Open(_) => None,
+        }
+    }
+
     fn is_back(&self, ledger: RedisLedger, caller: &dyn Caller) {
         let former = std::mem::replace(&mut *self.known(), Known::Open(ledger));
         if let Known::Away(away) = former {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{JobState, Ledger, LedgerError, LedgerErrorKind};
+use bytes::Bytes;
+use prs_common::ledger::{JobLook, JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job::record::{Rates, Status};
@@ -123,10 +124,10 @@ impl<'a> Looks<'a> {
 
     /// One look at the ledger; nothing when it does not know.
     async fn look(&mut self, ledger: &dyn Ledger) -> Option<JobState> {
-        let asked = ask(ledger, self.record).await;
+        let asked = ask(ledger, self.record, &[]).await;
         let away = asked.as_ref().err().filter(|error| error.kind != LedgerErrorKind::NotFound);
         self.heard(LEDGER, away);
-        let (state, mut status) = asked.ok()?;
+        let (state, mut status, _) = asked.ok()?;
         self.rates.apply(&mut status);
         // Workers serve the steps of a pipeline; it has no node itself.
         let is_served = status.nodes > 0 || self.record.pipeline.is_some();
@@ -177,17 +178,21 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
-/// none, for what was done before it counts too.
-pub(crate) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobState, Status), LedgerError> {
+/// Where a running job stands, as the ledger has it, and these parts of its statistics, in one call. The rate is that of the whole run; a
+/// job that was resumed has none, for what was done before it counts too.
+pub(crate) async fn ask(
+    ledger: &dyn Ledger,
+    record: &JobRecord,
+    parts: &[&str],
+) -> Result<(JobState, Status, Vec<Option<Bytes>>), LedgerError> {
     let job = ledger.job(&run_name(&record.job_id, record.incarnation));
-    let (state, progress, nodes) = tokio::try_join!(job.state(), job.progress(), job.nodes())?;
+    let JobLook { state, progress, nodes, statistics } = job.look(parts).await?;
     let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
     let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
     if record.incarnation == 1 {
         status.set_rate(status.progress.ended(), status.progress.items, status.seconds);
     }
-    Ok((state, status))
+    Ok((state, status, statistics))
 }
 
 #[cfg(test)]

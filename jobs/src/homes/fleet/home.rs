@@ -25,7 +25,7 @@ use super::reader::Reader;
 use super::workers::workers;
 use crate::caller::Caller;
 use crate::failure::Failure;
-use crate::homes::home::{JobHome, Seen, object_of};
+use crate::homes::home::{EncodedParts, JobHome, Seen, Settled, object_of};
 use crate::standing::{Shown, Standing, WaitsFor};
 
 /// A job of a fleet.
@@ -139,28 +139,33 @@ impl JobHome for FleetHome {
         Ok(self.reader.job_ids().await?.contains(&self.job_id))
     }
 
-    async fn settle(&self, record: JobRecord) -> Result<(JobRecord, Standing), Failure> {
+    async fn settle(&self, record: JobRecord, parts: &[&'static str]) -> Result<Settled, Failure> {
         let mut standing = Standing { target: record.spec.compute_target.clone(), ..Standing::default() };
+        let none = EncodedParts::new();
         if record.result.is_some() {
-            return Ok((record, standing));
+            return Ok((record, standing, none));
         }
-        let away = |reason: String| Some(WaitsFor { server: LEDGER, seconds: None, reason });
+        let away = |reason: String| {
+            let seconds = self.reader.ledger_away_for().map(|away| away.as_secs_f64());
+            Some(WaitsFor { server: LEDGER, seconds, reason })
+        };
         let Some(ledger) = self.reader.ledger(&*self.caller).await? else {
             standing.waits_for = away("it gives no answer; shown is what storage knows".to_owned());
-            return Ok((record, standing));
+            return Ok((record, standing, none));
         };
-        match ask(&ledger, &record).await {
-            Ok((state, status)) if !state.is_final() => {
+        match ask(&ledger, &record, parts).await {
+            Ok((state, status, found)) if !state.is_final() => {
                 // Workers serve the steps of a pipeline; it has no node itself.
                 if status.nodes == 0 && record.pipeline.is_none() {
                     standing.workers = workers(&ledger, &record).await;
                 }
-                Ok((JobRecord { state, status, ..record }, standing))
+                let found = parts.iter().zip(found).filter_map(|(name, part)| Some((*name, part?)));
+                Ok((JobRecord { state, status, ..record }, standing, found.collect()))
             }
             Err(error) if error.kind == LedgerErrorKind::Unavailable => {
                 standing.waits_for = away(error.to_string());
                 self.reader.without_ledger(error, &*self.caller)?;
-                Ok((record, standing))
+                Ok((record, standing, none))
             }
             Err(error) if error.kind != LedgerErrorKind::NotFound => Err(Failure::server(error)),
             // It has ended meanwhile, was never handed in, or the ledger lost it.
@@ -169,7 +174,7 @@ impl JobHome for FleetHome {
                 if record.result.is_none() && record.pipeline.is_none() {
                     standing.workers = workers(&ledger, &record).await;
                 }
-                Ok((record, standing))
+                Ok((record, standing, none))
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use prs_common::calls::Calls;
 use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
@@ -19,6 +20,9 @@ use super::ended::EndedObjects;
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::Whereabouts;
+
+/// What is shorter than that is not told as an outage.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// Says that another program removes what no job names.
 pub fn note_gc(caller: &dyn Caller, by: &str) {
@@ -129,6 +133,11 @@ impl Reader {
             Some(calls) => ledger.map(|ledger| ledger.counted_by(Arc::clone(calls))),
             None => ledger,
         })
+    }
+
+    /// For how long the ledger has given no answer; nothing where it does, or did a moment ago.
+    pub(crate) fn ledger_away_for(&self) -> Option<Duration> {
+        self.ledger.away_for().filter(|away| *away >= A_MOMENT)
     }
 
     /// What is to be thought of a call to the ledger that failed with `error`: where the ledger is away, that is remembered, so

@@ -17,7 +17,7 @@ pub(crate) async fn workers(ledger: &dyn Ledger, record: &JobRecord) -> Option<W
 /// Says of a job that is left to the fleet that nobody serves it, or that more could, where that is so.
 pub(crate) async fn note_who_serves(ledger: &dyn Ledger, record: &JobRecord, caller: &dyn Caller) {
     // What is not known now `status` tells later.
-    let Ok((state, status)) = ask(ledger, record).await else { return };
+    let Ok((state, status, _)) = ask(ledger, record, &[]).await else { return };
     if status.nodes > 0 {
         return note_unused(ledger, record, caller).await;
     }

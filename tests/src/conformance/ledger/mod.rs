@@ -81,6 +81,7 @@ macro_rules! __ledger_cases {
                 statistics_are_read_as_they_were_published
                 statistics_are_published_by_the_holder_of_the_watch_alone
                 reader_of_statistics_is_told
+                one_look_tells_what_the_verbs_tell_one_by_one
             }
             nodes {
                 nodes_get_dense_ids
