@@ -1,6 +1,7 @@
 //! What needs a person about a job, from what a look at it tells, and from what its orchestrator said last.
 
 use prs_common::statistics::Live;
+use prs_common::timestamp::now_us;
 use prs_orchestrator::report::error_list::{self, ErrorList};
 use prs_orchestrator::report::page::{self, PageLocation};
 use prs_portal::attention::{Attention, Severity, attention as sentences};
@@ -30,6 +31,9 @@ pub fn attention(seen: &Seen, live: Option<&Live>, called: &str) -> Vec<Attentio
         signals.stale_for = 0.0;
     }
     signals.away = standing.waits_for.iter().map(|away| away.server.to_owned()).collect();
+    let away_for = standing.waits_for.as_ref().and_then(|away| away.seconds);
+    let away_since = away_for.map(|seconds| now_us().saturating_sub((seconds * 1e6) as u64));
+    signals.began.extend(away_since.map(|us| ("server-away", us)));
     let mut said = sentences(&signals);
     if !result.state.is_final()
         && let Some(remark) = seen.shown().remark_in_short()

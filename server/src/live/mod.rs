@@ -28,8 +28,8 @@ pub(crate) use stream::{LASTS, PING, Permit, Streams, Watcher, bye, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// How long a look may take before watchers are told that they see what was.
+/// How long a look may take, and how long looks may fail, before watchers are told that they see what was: a server that is away for a
+/// moment is no news.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// How long after that it is given up, and the next one begins: what was asked while servers were away is answered late.
@@ -50,8 +50,8 @@ pub(crate) struct Tick {
     pub(crate) parts: BTreeMap<&'static str, Arc<str>>,
     /// The title of its page.
     pub(crate) title: String,
-    /// Why it cannot be seen now.
-    pub(crate) stale: Option<String>,
+    /// Since when it cannot be seen as it is, microseconds since the Unix epoch, and why.
+    pub(crate) stale: Option<(u64, String)>,
     /// Whether nothing changes any more: it has ended, or is gone.
     pub(crate) is_last: bool,
 }
@@ -126,6 +126,7 @@ async fn look(
     renders: &Histogram,
 ) {
     let (mut number, mut looks) = (0, Looks::default());
+    let mut fresh_at = None;
     loop {
         let began = Instant::now();
         number += 1;
@@ -138,32 +139,39 @@ async fn look(
             if let Ok(seen) = timeout(LATE, &mut seeing).await {
                 seen
             } else {
-                let stale = Some(Late.to_string());
-                sender.send_replace(Arc::new(Tick { number, stale, ..(*before).clone() }));
+                sender.send_replace(Arc::new(stale(&before, number, Late.to_string())));
                 timeout(GIVES_UP, seeing).await.unwrap_or_else(|_| Err(Failure::server(Late)))
             }
         };
         renders.observe(began.elapsed().as_secs_f64());
-        let tick = match seen {
-            Ok((seen, live, title, parts)) => Tick {
-                number,
-                at_us: now_us(),
-                is_last: seen.result.state.is_final(),
-                seen: Some(Arc::new(seen)),
-                live: live.map(Arc::new),
-                parts: shared(&before, parts),
-                title,
-                stale: None,
-            },
-            Err(failure) => Tick {
-                number,
-                is_last: failure.is_usage(),
-                stale: Some(failure.to_string()),
-                ..(*before).clone()
-            },
+        let (news, is_last) = match seen {
+            Ok((seen, live, title, parts)) => {
+                let is_last = seen.result.state.is_final();
+                let news = away(&seen).map_or(Ok(()), Err).map(|()| Tick {
+                    number,
+                    at_us: now_us(),
+                    is_last,
+                    seen: Some(Arc::new(seen)),
+                    live: live.map(Arc::new),
+                    parts: shared(&before, parts),
+                    title,
+                    stale: None,
+                });
+                (news, is_last)
+            }
+            Err(failure) => (Err(failure.to_string()), failure.is_usage()),
         };
-        let is_last = tick.is_last;
-        sender.send_replace(Arc::new(tick));
+        match news {
+            Ok(tick) => {
+                fresh_at = Some(Instant::now());
+                sender.send_replace(Arc::new(tick));
+            }
+            // What was new a moment ago is as good as new.
+            Err(_) if !is_last && fresh_at.is_some_and(|at| at.elapsed() < LATE) => {}
+            Err(cause) => {
+                sender.send_replace(Arc::new(Tick { is_last, ..stale(&before, number, cause) }));
+            }
+        }
         if is_last || sender.receiver_count() <= 1 {
             return;
         }
@@ -175,6 +183,22 @@ async fn look(
 #[derive(Debug, thiserror::Error)]
 #[error("storage or ledger did not answer within {} s", LATE.as_secs())]
 pub(crate) struct Late;
+
+/// What was seen before, which is not as the job is now.
+fn stale(before: &Tick, number: u64, cause: String) -> Tick {
+    let since_us = match &before.stale {
+        Some((since_us, _)) => *since_us,
+        None if before.at_us > 0 => before.at_us,
+        None => now_us(),
+    };
+    Tick { number, stale: Some((since_us, cause)), ..before.clone() }
+}
+
+/// Why the job is not as it was seen: its ledger is away, and storage is behind it.
+fn away(seen: &Seen) -> Option<String> {
+    let away = seen.standing.waits_for.as_ref()?;
+    Some(format!("waiting for {}: {}", away.server, away.reason))
+}
 
 /// The parts of a page, by their names.
 type NamedParts = Vec<(&'static str, String)>;

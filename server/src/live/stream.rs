@@ -8,7 +8,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use prometheus_client::metrics::gauge::Gauge;
-use prs_common::timestamp::now_us;
+use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::tokens::Tokens;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
@@ -104,7 +104,8 @@ struct State<S> {
     watcher: Watcher,
     stop: CancellationToken,
     is_first: bool,
-    is_stale: bool,
+    /// Why what was told is stale, as it was told; nothing where it is not.
+    stale: Option<String>,
     has_ended: bool,
     until: tokio::time::Instant,
     _permit: Permit,
@@ -124,7 +125,7 @@ pub(crate) fn events<S: Streams>(
         watcher,
         stop,
         is_first: true,
-        is_stale: false,
+        stale: None,
         has_ended: false,
         until: tokio::time::Instant::now() + LASTS,
         _permit: permit,
@@ -162,15 +163,16 @@ impl<S: Streams> State<S> {
         }
         let tick = Arc::clone(&self.ticks.borrow_and_update());
         let mut events = Vec::new();
-        match (&tick.stale, self.is_stale) {
-            (Some(cause), false) => {
-                let data = serde_json::json!({ "cause": cause, "since_us": tick.at_us });
+        match (&tick.stale, &self.stale) {
+            (Some((_, cause)), Some(told)) if cause == told => {}
+            (Some((since_us, cause)), _) => {
+                let data = serde_json::json!({ "since": format_us(*since_us), "cause": cause });
                 events.push(Event::default().event("stale").data(data.to_string()));
             }
-            (None, true) => events.push(Event::default().event("fresh").data("{}")),
-            _ => {}
+            (None, Some(_)) => events.push(Event::default().event("fresh").data("{}")),
+            (None, None) => {}
         }
-        self.is_stale = tick.stale.is_some();
+        self.stale = tick.stale.as_ref().map(|(_, cause)| cause.clone());
         if tick.stale.is_none() {
             events.extend(self.told.events(&tick));
             self.is_first = false;
