@@ -77,6 +77,15 @@ super::record::record! {
         pub limit: i64,
         /// What counts so far.
         pub used: u64,
+        /// Since when more than four fifths of it count, microseconds since the Unix epoch; 0 where fewer do.
+        pub near_us: u64,
+    }
+}
+
+impl Threshold {
+    /// Whether more than four fifths of it count.
+    pub fn is_near(&self) -> bool {
+        self.limit > 0 && self.used.saturating_mul(5) > self.limit.unsigned_abs().saturating_mul(4)
     }
 }
 

@@ -166,7 +166,7 @@ fn sample() -> (Live, Activity, Summary, Errors, Nodes) {
         state: "running".to_owned(),
         rates: vec![Rate { over_s: 5.0, per_second: 2.5, items_per_second: 25.0 }],
         eta_s: -1.0,
-        thresholds: vec![Threshold { name: "error_threshold".to_owned(), limit: -1, used: 3 }],
+        thresholds: vec![Threshold { name: "error_threshold".to_owned(), limit: -1, used: 3, near_us: 0 }],
         top_errors: vec![group.clone()],
         timeline: filled(&[(0, 5_000_000, 7), (90_000_000, 3, 1)]),
         former: vec![FormerStart { incarnation: 1, tries: 9, ..FormerStart::default() }],

@@ -35,6 +35,7 @@ impl Watch<'_> {
     /// Writes what is due.
     pub(super) fn write_due_statistics(&mut self) {
         let Some(mut catalog) = self.catalog.take() else { return };
+        catalog.statistics.note_limits(&self.standing(""));
         let mut files = std::mem::take(&mut self.statistics);
         let written = files.write_due(&catalog.statistics, &self.standing(""), Instant::now());
         // With `live`, so that both cover about the same segments.

@@ -1,7 +1,7 @@
 //! The numbers that sentences of attention are made of, from what is known of a job.
 
 use prs_common::ledger::JobState;
-use prs_common::statistics::{Bucket, Live, NodeState};
+use prs_common::statistics::{Bucket, Live, NodeState, Nodes};
 
 use super::pictures::bands;
 use super::{Facts, nodes};
@@ -66,9 +66,19 @@ pub fn signals(facts: &Facts) -> Signals {
 /// When what sentences are about began, microseconds since the Unix epoch, as far as that is known; what the timeline tells begins with a
 /// bucket of it.
 fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
-    let mut began = vec![("note", facts.submitted_us), ("no-worker", facts.started_us)];
+    // Half of all runs are short from the first one on.
+    let mut began = vec![
+        ("note", facts.submitted_us),
+        ("no-worker", facts.started_us),
+        ("tiny-mini-batches", facts.started_us),
+    ];
     began.extend(facts.ended_us.map(|us| ("failed", us)));
+    began.extend(facts.statistics.nodes.as_ref().and_then(slowest_since).map(|us| ("slow-node", us)));
     let Some(live) = &facts.statistics.live else { return began };
+    // The limit that the sentence names.
+    let near =
+        live.thresholds.iter().find(|limit| limit.is_near() && limit.used <= limit.limit.unsigned_abs());
+    began.extend(near.map(|limit| ("threshold-near", limit.near_us)));
     began.extend([("orchestrator-away", live.written_us), ("stalled", live.last_outcome_us)]);
     began.extend(live.running.first().map(|one| ("stragglers", one.since_us)));
     let (timeline, wanted) = (&live.timeline, live.nodes_wanted);
@@ -80,6 +90,8 @@ fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
         (before < buckets.len()).then_some(before)
     };
     let of_timeline = [
+        // No process is ready since there are nodes.
+        ("init-failing", first(|bucket| bucket.looks > 0 && bucket.nodes > 0)),
         ("data-missing", first(|bucket| bucket.failed > 0)),
         ("losing-nodes", first(|bucket| bucket.node_losses > 0)),
         ("retry-storm", lately(&|bucket| bucket.failed_tries > 0)),
@@ -89,6 +101,13 @@ fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
     began.extend(of_timeline.into_iter().filter_map(|(code, at)| Some((code, timeline.start_us(at?)))));
     began.retain(|(_, us)| *us > 0);
     began
+}
+
+/// When the slowest node began its first try: it is slow by the median of all of them.
+fn slowest_since(of: &Nodes) -> Option<u64> {
+    let slowest = nodes::slow(of).into_iter().next()?;
+    let row = of.rows.iter().find(|row| nodes::name(row) == slowest.name)?;
+    Some(row.first_us)
 }
 
 /// An error in one line.
@@ -129,4 +148,44 @@ fn idle(live: &Live) -> (f64, &'static str) {
     }
     let largest = (2..5).max_by_key(|band| sums[*band]).filter(|band| sums[*band] > 0);
     (sums[5] as f64 / total as f64, largest.map_or("", |band| BANDS[band].1))
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::statistics::{NodeRow, Threshold};
+
+    use super::*;
+    use crate::view::tests::{NOON, facts};
+
+    fn since(facts: &Facts, code: &str) -> Option<u64> {
+        began(facts).into_iter().find(|(of, _)| *of == code).map(|(_, us)| us)
+    }
+
+    #[test]
+    fn what_a_sentence_is_about_began_as_far_as_that_is_known() {
+        let mut facts = facts("score");
+        let codes = ["init-failing", "threshold-near", "slow-node"];
+        assert!(codes.iter().all(|code| since(&facts, code).is_none()));
+        assert_eq!(since(&facts, "tiny-mini-batches"), Some(NOON));
+        let row = |node_id, median_us, first_us| NodeRow {
+            node_id,
+            median_us,
+            first_us,
+            tries: 20,
+            of: 1,
+            ..NodeRow::default()
+        };
+        let rows = vec![row(0, 10, 1), row(1, 10, 2), row(2, 11, 3), row(3, 90, NOON + 7)];
+        facts.statistics.nodes = Some(Nodes { rows, written_us: 0 });
+        let mut live = Live { timeline: prs_common::statistics::Timeline::new(NOON), ..Live::default() };
+        *live.timeline.at(NOON) = Bucket { looks: 1, ..Bucket::default() };
+        *live.timeline.at(NOON + 2_000_000) = Bucket { looks: 1, nodes: 1, ..Bucket::default() };
+        let limit = |used, near_us| Threshold { name: "error_threshold".into(), limit: 10, used, near_us };
+        live.thresholds = vec![limit(8, 0), limit(9, NOON + 9)];
+        facts.statistics.live = Some(live);
+        assert_eq!(codes.map(|code| since(&facts, code)), [NOON + 2_000_000, NOON + 9, NOON + 7].map(Some));
+        // An older prs noted no time of limits.
+        facts.statistics.live.as_mut().unwrap().thresholds = vec![limit(9, 0)];
+        assert_eq!(since(&facts, "threshold-near"), None);
+    }
 }

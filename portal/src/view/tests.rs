@@ -14,7 +14,7 @@ use prs_common::statistics::{
 
 use super::*;
 
-const NOON: u64 = 1_763_726_400_000_000;
+pub(super) const NOON: u64 = 1_763_726_400_000_000;
 
 /// A random number that is the same each time.
 fn random(seed: &mut u64) -> u64 {
@@ -22,7 +22,7 @@ fn random(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-fn facts(name: &str) -> Facts {
+pub(super) fn facts(name: &str) -> Facts {
     let mut spec = JobSpec::new(name, "/home/alice/score", "score.py", Vec::new());
     spec.description = Some("Scores each night what came in by day.".into());
     Facts {

@@ -80,6 +80,9 @@ struct Count {
     items: u64,
 }
 
+/// Limits of a job: of failed items, of failed mini-batches, and of their share.
+const LIMITS: usize = 3;
+
 /// The aggregates.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
@@ -104,6 +107,8 @@ pub(crate) struct Statistics {
     running: Vec<RunningOn>,
     counts: VecDeque<Count>,
     looked_us: Option<u64>,
+    /// Since when each limit of the job is nearly reached; 0 where it is not.
+    near_us: [u64; LIMITS],
 }
 
 /// A slow try: those that take as long are told apart by their place in the job, so that the order in which they come does not

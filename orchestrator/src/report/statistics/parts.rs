@@ -6,7 +6,7 @@ use prs_common::statistics::{
     Activity, Errors, InitState, Live, Nodes, Part, Rate, Shares, Summary, Threshold, TryRow, cut, encode,
 };
 
-use super::{Count, Statistics};
+use super::{Count, LIMITS, Statistics};
 use crate::job::status::Status;
 
 /// The times over which rates are told, seconds.
@@ -136,7 +136,7 @@ impl Statistics {
             slots: present.map(|node| u64::from(node.info.slots)).sum(),
             rates: RATES.map(|over_s| self.rate(over_s, now_us)).to_vec(),
             eta_s: status.eta_seconds.unwrap_or(-1.0),
-            thresholds: thresholds(spec, status),
+            thresholds: self.thresholds(standing),
             init: init(status, nodes),
             last_outcome_us: self.last_outcome_us,
             top_errors: self.errors.top(Live::MOST_TOP_ERRORS),
@@ -148,6 +148,22 @@ impl Statistics {
             followed: self.followed,
             committed: progress.segments,
         }
+    }
+
+    /// Notes which limits are nearly reached, and since when.
+    pub(crate) fn note_limits(&mut self, standing: &Standing) {
+        for (limit, near_us) in thresholds(standing.spec, standing.status).iter().zip(&mut self.near_us) {
+            *near_us = match (limit.is_near(), *near_us) {
+                (false, _) => 0,
+                (true, 0) => standing.now_us,
+                (true, since_us) => since_us,
+            };
+        }
+    }
+
+    fn thresholds(&self, standing: &Standing) -> Vec<Threshold> {
+        let limits = thresholds(standing.spec, standing.status).into_iter().zip(self.near_us);
+        limits.map(|(limit, near_us)| Threshold { near_us, ..limit }).collect()
     }
 
     /// What got its outcome a second over the last time.
@@ -184,17 +200,17 @@ impl Statistics {
 }
 
 /// The limits of the job, and what counts.
-fn thresholds(spec: &JobSpec, status: &Status) -> Vec<Threshold> {
+fn thresholds(spec: &JobSpec, status: &Status) -> [Threshold; LIMITS] {
     let progress = &status.progress;
     let (items, failed) = (progress.items_failed(), progress.failed);
     let percent = match progress.checkpoint.scheduled {
         0 => 0,
         scheduled => failed.saturating_mul(100) / scheduled,
     };
-    let of = |name: &str, limit, used| Threshold { name: name.to_owned(), limit, used };
+    let of = |name: &str, limit, used| Threshold { name: name.to_owned(), limit, used, near_us: 0 };
     let of_percent =
         if spec.allowed_failed_percent >= 100.0 { -1 } else { spec.allowed_failed_percent as i64 };
-    vec![
+    [
         of("error_threshold", spec.error_threshold, items),
         of("allowed_failed_count", spec.allowed_failed_count, failed),
         of("allowed_failed_percent", of_percent, percent),

@@ -19,6 +19,9 @@ impl Statistics {
                 *observed.at(live.timeline.start_us(at)) = bucket.observed();
             }
             self.timeline.merge(&observed);
+            for (near_us, limit) in self.near_us.iter_mut().zip(&live.thresholds) {
+                *near_us = limit.near_us;
+            }
             if let Some(nodes) = read::<Nodes>(logs) {
                 for row in nodes.rows {
                     self.nodes.set_clock(row.node_id, &row.worker, row.clock_us);

@@ -282,3 +282,37 @@ fn an_error_tells_what_its_messages_have_in_common() {
     assert!(group.examples[0].is_lost && group.traceback == "Traceback\n");
     assert_eq!(group.frame().unwrap().to_string(), "a.py:4 in run");
 }
+
+#[test]
+fn since_when_a_limit_is_nearly_reached_goes_on_with_a_successor() {
+    let logs = tempfile::tempdir().unwrap();
+    let mut statistics = Statistics::new(1, ORIGIN);
+    let mut spec = JobSpec::new("job", "/", "x.py", Vec::new());
+    spec.allowed_failed_count = 10;
+    let near = |statistics: &mut Statistics, failed, now_us| {
+        let mut status = Status::default();
+        status.progress.failed = failed;
+        let standing = Standing {
+            spec: &spec,
+            state: JobState::Running,
+            reason: "",
+            status: &status,
+            nodes: &[],
+            started_us: ORIGIN,
+            now_us,
+        };
+        statistics.note_limits(&standing);
+        let mut files =
+            StatisticsFiles::new(logs.path(), logs.path(), Pace::default(), OrchestratorMetrics::default());
+        files.write_all(statistics, &standing);
+        let live: Live = decode(&statistics.part(Live::NAME, &standing).unwrap()).unwrap();
+        live.thresholds.iter().map(|limit| limit.near_us).collect::<Vec<_>>()
+    };
+    assert_eq!(near(&mut statistics, 8, ORIGIN + 1), [0, 0, 0]);
+    assert_eq!(near(&mut statistics, 9, ORIGIN + 2), [0, ORIGIN + 2, 0]);
+    assert_eq!(near(&mut statistics, 10, ORIGIN + 3), [0, ORIGIN + 2, 0]);
+    let mut next = Statistics::new(1, ORIGIN);
+    next.restore(logs.path());
+    assert_eq!(near(&mut next, 9, ORIGIN + 4), [0, ORIGIN + 2, 0]);
+    assert_eq!(near(&mut next, 8, ORIGIN + 5), [0, 0, 0]);
+}
