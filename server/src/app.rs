@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) has_links: bool,
     /// Whether browsers come by https.
     pub(crate) is_secure: bool,
+    /// The commit that it was built of.
+    pub(crate) commit: &'static str,
     /// The server is about to end.
     pub(crate) stop: CancellationToken,
 }

@@ -105,6 +105,8 @@ pub struct Options {
     pub allowed_inputs: Vec<String>,
     /// Whether who asks gets files straight from the storage, and sends them straight there, where that can be.
     pub direct: Direct,
+    /// The commit that the program was built of; `unknown` where nobody knows.
+    pub commit: &'static str,
 }
 
 /// A token that was made elsewhere.
@@ -218,7 +220,7 @@ impl Server {
         place: String,
     ) -> Result<Self, ServeError> {
         let is_public = options.check()?;
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(options.commit);
         let door =
             Door::open(options.tls.as_ref(), options.limits.connections, metrics.refused_connections()).await;
         let door = door.map_err(|(path, error)| ServeError::Tls { path, error })?;
@@ -292,6 +294,7 @@ impl Server {
             direct: options.direct,
             has_links: !is_public,
             is_secure,
+            commit: options.commit,
             stop: CancellationToken::new(),
             whereabouts,
         });

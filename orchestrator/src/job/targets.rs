@@ -4,7 +4,7 @@
 //! have filled it. What they have done, the ledger says. Where one of the two does not answer there is no figure, for a figure
 //! that is too low would let an autoscaler end what is needed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use prs_common::ledger::{JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind, NodeView, Offered};
@@ -17,6 +17,7 @@ use super::fleet::job_storage;
 use super::membership::LOOKS_WITHIN;
 use super::policy::Policy;
 use super::record::{JobRecord, JobRecordError, run_name};
+use super::workers::{SILENT_IS_SHOWN, WorkerView, of_one_target};
 
 /// What a compute target wants and has.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -30,8 +31,14 @@ pub struct TargetView {
     pub asked_nodes: u64,
     /// Nodes that serve its jobs.
     pub live_nodes: u64,
-    /// Workers without a job that look for one of this target.
+    /// Workers without a job that look for one of this target, and were not asked to leave.
     pub idle_workers: u64,
+    /// Workers that serve its jobs, and were not asked to leave.
+    pub serving_workers: u64,
+    /// Workers that were asked to leave.
+    pub draining_workers: u64,
+    /// Workers of which nothing was heard for ten seconds, in the last minute.
+    pub silent_workers: u64,
     /// Workers that are missing: `wanted_nodes` without `live_nodes` and `idle_workers`.
     pub workers_needed: u64,
     /// Mini-batches that are planned, and that no node has.
@@ -53,7 +60,7 @@ pub struct TargetView {
 impl TargetView {
     /// A target that nobody ever named, or that of a machine without a fleet.
     pub fn none(target: &str) -> Self {
-        view(target, &[], 0, 0)
+        view(target, &[], WorkerCounts::default(), 0)
     }
 }
 
@@ -97,8 +104,31 @@ impl Wanting {
     }
 }
 
-/// What a target wants and has, of its `jobs` and its workers without one, at `now_us`.
-fn view(target: &str, jobs: &[Wanting], idle_workers: u64, now_us: u64) -> TargetView {
+/// Workers of a target, by what they are at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct WorkerCounts {
+    idle: u64,
+    serving: u64,
+    draining: u64,
+    silent: u64,
+}
+
+impl WorkerCounts {
+    /// The counts of these workers. Idle are those that looked for a job a moment ago: a later one may have ended without a word.
+    fn of(workers: &[WorkerView]) -> Self {
+        let count = |state: &'static str| workers.iter().filter(move |worker| worker.state == state);
+        let looks = |worker: &&WorkerView| worker.seen_seconds <= LOOKS_WITHIN.as_secs_f64();
+        Self {
+            idle: count("idle").filter(looks).count() as u64,
+            serving: count("serving").count() as u64,
+            draining: count("draining").count() as u64,
+            silent: count("silent").count() as u64,
+        }
+    }
+}
+
+/// What a target wants and has, of its `jobs` and its workers, at `now_us`.
+fn view(target: &str, jobs: &[Wanting], workers: WorkerCounts, now_us: u64) -> TargetView {
     let sum = |of: fn(&Wanting) -> u64| jobs.iter().map(of).sum::<u64>();
     let (wanted, live) = (sum(Wanting::wanted), sum(|job| job.nodes));
     let in_flight = sum(|job| job.in_hand.min(job.left()));
@@ -113,8 +143,11 @@ fn view(target: &str, jobs: &[Wanting], idle_workers: u64, now_us: u64) -> Targe
         wanted_nodes: wanted,
         asked_nodes: sum(|job| u64::from(job.asked)),
         live_nodes: live,
-        idle_workers,
-        workers_needed: wanted.saturating_sub(live + idle_workers),
+        idle_workers: workers.idle,
+        serving_workers: workers.serving,
+        draining_workers: workers.draining,
+        silent_workers: workers.silent,
+        workers_needed: wanted.saturating_sub(live + workers.idle),
         waiting_mini_batches: sum(Wanting::left) - in_flight,
         in_flight_mini_batches: in_flight,
         jobs: jobs.len() as u64,
@@ -139,12 +172,13 @@ pub async fn targets(
     now_us: u64,
 ) -> Result<Vec<TargetView>, ServerError> {
     let active = active_starts(storage).await?;
+    let draining = ledger.draining().await?;
     let mut names: BTreeSet<String> = ledger.targets().await?.into_iter().collect();
     names.extend(active.keys().cloned());
     let mut found = Vec::new();
     for name in names {
         let starts = active.get(&name).map(Vec::as_slice).unwrap_or_default();
-        found.push(of_target(storage, ledger, &name, starts, now_us).await?);
+        found.push(of_target(storage, ledger, (&name, starts), &draining, now_us).await?);
     }
     Ok(found)
 }
@@ -161,41 +195,41 @@ pub async fn target(
 ) -> Result<TargetView, ServerError> {
     let active = active_starts(storage).await?;
     let starts = active.get(name).map(Vec::as_slice).unwrap_or_default();
-    of_target(storage, ledger, name, starts, now_us).await
+    let draining = ledger.draining().await?;
+    of_target(storage, ledger, (name, starts), &draining, now_us).await
 }
 
 async fn of_target(
     storage: &dyn Storage,
     ledger: &dyn Ledger,
-    name: &str,
-    starts: &[(String, u32)],
+    (name, starts): (&str, &[(String, u32)]),
+    draining: &HashMap<String, String>,
     now_us: u64,
 ) -> Result<TargetView, ServerError> {
     let policy = Policy::fleet();
     let offers = ledger.offers(name, None, policy.lost).await?;
-    let idle = ledger.idle_workers(name, LOOKS_WITHIN).await?;
-    let (mut jobs, mut at_work) = (Vec::new(), BTreeSet::new());
+    let idle = ledger.idle_workers(name, SILENT_IS_SHOWN).await?;
+    let (mut jobs, mut at_work) = (Vec::new(), Vec::new());
     for (job_id, start) in starts {
         let run = run_name(job_id, *start);
         let offered = offers.offered.iter().find(|offered| offered.offer.run == run);
-        if let Some((job, instances)) = wanting(storage, ledger, (job_id, &run), offered, &policy).await? {
+        if let Some((job, nodes)) = wanting(storage, ledger, (job_id, &run), offered, &policy).await? {
             jobs.push(job);
-            at_work.extend(instances);
+            at_work.extend(nodes.into_iter().map(|node| (job_id.as_str(), node)));
         }
     }
-    // One that has a job looked for it a moment ago.
-    let idle = idle.iter().filter(|worker| !at_work.contains(&worker.info.instance)).count() as u64;
-    Ok(view(name, &jobs, idle, now_us))
+    let workers = WorkerCounts::of(&of_one_target(name, idle, at_work, draining));
+    Ok(view(name, &jobs, workers, now_us))
 }
 
-/// What a start of a job wants, and which workers serve it; nothing where there is none that could be served.
+/// What a start of a job wants, and its nodes; nothing where there is none that could be served.
 async fn wanting(
     storage: &dyn Storage,
     ledger: &dyn Ledger,
     (job_id, run): (&str, &str),
     offered: Option<&Offered>,
     policy: &Policy,
-) -> Result<Option<(Wanting, Vec<String>)>, ServerError> {
+) -> Result<Option<(Wanting, Vec<NodeView>)>, ServerError> {
     let (asked, started_us) = match offered {
         Some(Offered { offer, .. }) => (offer.nodes, offer.started_us),
         // The ledger has lost it, or has yet to hear of it.
@@ -212,7 +246,6 @@ async fn wanting(
     let nodes = known(job.nodes().await)?.unwrap_or_default();
     let present: Vec<&NodeView> = nodes.iter().filter(|node| policy.is_present(node)).collect();
     let of_ledger = offered.and_then(|offered| offered.known);
-    let instances = present.iter().map(|node| node.info.instance.clone()).collect();
     let wanting = Wanting {
         asked,
         started_us,
@@ -223,7 +256,7 @@ async fn wanting(
         in_hand: present.iter().map(|node| node.report.in_hand).sum(),
         unmoved: offered.and_then(|offered| offered.unmoved),
     };
-    Ok(Some((wanting, instances)))
+    Ok(Some((wanting, nodes)))
 }
 
 /// What the ledger says of a job; nothing where it does not know it.
@@ -308,7 +341,9 @@ mod tests {
                 ..Wanting::default()
             },
         ];
-        let found = view("default", &jobs, 1, 4_000_000);
+        let workers = WorkerCounts { idle: 1, serving: 3, draining: 1, silent: 2 };
+        let found = view("default", &jobs, workers, 4_000_000);
+        assert_eq!((found.serving_workers, found.draining_workers, found.silent_workers), (3, 1, 2));
         assert_eq!(
             (found.wanted_nodes, found.asked_nodes, found.live_nodes, found.workers_needed),
             (4 + 2 + 3, 15, 4, 4)
@@ -317,7 +352,8 @@ mod tests {
         assert_eq!((found.jobs, found.jobs_by_state["running"], found.jobs_by_state["queued"]), (3, 2, 1));
         let ages = (found.oldest_wait_seconds, found.progress_age_seconds);
         assert_eq!((found.unwatched_jobs, ages), (1, (1.5, 7.0)));
-        let none = view("gpu", &[], 3, 4_000_000);
+        let idle = WorkerCounts { idle: 3, ..WorkerCounts::default() };
+        let none = view("gpu", &[], idle, 4_000_000);
         assert_eq!((none.wanted_nodes, none.workers_needed, none.idle_workers), (0, 0, 3));
         assert_eq!(none.jobs_by_state.len(), 4, "each state has its zero");
     }

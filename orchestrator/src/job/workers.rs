@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind, NodeInfo};
+use prs_common::ledger::{IdleWorker, Ledger, LedgerError, LedgerErrorKind, NodeInfo, NodeView};
 use serde::Serialize;
 
 use crate::Policy;
@@ -11,7 +11,7 @@ use crate::Policy;
 /// A worker that was not heard of for longer is silent.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 /// A silent worker is shown for so long.
-const SILENT_IS_SHOWN: Duration = Duration::from_mins(1);
+pub(super) const SILENT_IS_SHOWN: Duration = Duration::from_mins(1);
 /// How long a wish that a worker leaves is remembered, where the worker never hears it.
 const DRAIN_IS_REMEMBERED: Duration = Duration::from_hours(1);
 
@@ -112,6 +112,33 @@ pub async fn workers(ledger: &dyn Ledger, target: Option<&str>) -> Result<Vec<Wo
     Ok(workers)
 }
 
+/// The workers of a target: those that looked for something to do, and the nodes of its jobs, each with the id of its job.
+pub(super) fn of_one_target(
+    target: &str,
+    idle: Vec<IdleWorker>,
+    nodes: Vec<(&str, NodeView)>,
+    draining: &HashMap<String, String>,
+) -> Vec<WorkerView> {
+    let mut found = BTreeMap::new();
+    for worker in idle {
+        add(&mut found, WorkerView::new(worker.info, target, None, worker.silent));
+    }
+    for (job_id, node) in nodes.into_iter().filter(|(_, node)| is_shown(node)) {
+        let job = Some((job_id, node.node_id));
+        add(&mut found, WorkerView::new(node.info, target, job, node.silent));
+    }
+    let mut workers: Vec<WorkerView> = found.into_values().collect();
+    for worker in &mut workers {
+        worker.settle(draining);
+    }
+    workers
+}
+
+/// Whether a node stands for a worker that is there, or was a moment ago.
+fn is_shown(node: &NodeView) -> bool {
+    !node.left && node.silent < SILENT_IS_SHOWN
+}
+
 /// Asks a worker to leave, as the first SIGTERM does: what it runs may end, the rest goes back. False where there is none of this
 /// name.
 pub async fn drain(ledger: &dyn Ledger, worker: &str, reason: &str) -> Result<bool, LedgerError> {
@@ -133,7 +160,7 @@ async fn busy(ledger: &dyn Ledger, target: &str) -> Result<Vec<WorkerView>, Ledg
             Err(error) if error.kind == LedgerErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        for node in nodes.into_iter().filter(|node| !node.left && node.silent < SILENT_IS_SHOWN) {
+        for node in nodes.into_iter().filter(is_shown) {
             let job = Some((offered.offer.job_id.as_str(), node.node_id));
             let seen = WorkerView::new(node.info, target, job, node.silent);
             found.push(WorkerView { busy_slots: node.report.busy, ..seen });
@@ -216,6 +243,41 @@ mod tests {
         let gpu = [of("a", "gpu", None), of("b", "gpu", None)];
         assert_eq!(told(workers(&ledger, Some("gpu")).await.unwrap()), gpu);
         assert_eq!(workers(&ledger, Some("none")).await.unwrap(), []);
+    }
+
+    #[test]
+    fn workers_of_a_target_are_at_one_thing_each() {
+        let idle =
+            |name: &str, silent| IdleWorker { info: info(name, name), silent: Duration::from_secs(silent) };
+        let node = |name: &str, silent, left| {
+            let silent = Duration::from_secs(silent);
+            (
+                "job",
+                NodeView { node_id: 0, info: info(name, name), report: NodeReport::default(), silent, left },
+            )
+        };
+        let draining = ["c", "e"].map(|name| (name.to_owned(), "an update".to_owned())).into();
+        let idle = vec![idle("a", 1), idle("b", 30), idle("c", 1), idle("d", 2)];
+        let nodes = vec![
+            node("d", 0, false),
+            node("e", 0, false),
+            node("f", 20, false),
+            node("g", 70, false),
+            node("h", 0, true),
+        ];
+        let told: Vec<_> = of_one_target("cpu", idle, nodes, &draining)
+            .into_iter()
+            .map(|worker| (worker.worker, worker.state))
+            .collect();
+        let expected = [
+            ("a", "idle"),
+            ("b", "silent"),
+            ("c", "draining"),
+            ("d", "serving"),
+            ("e", "draining"),
+            ("f", "silent"),
+        ];
+        assert_eq!(told, expected.map(|(name, state)| (name.to_owned(), state)));
     }
 
     #[tokio::test]

@@ -69,6 +69,7 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         allowed_paths: allowed(&arguments.allowed_paths)?,
         allowed_inputs: arguments.allowed_inputs.clone(),
         direct: Direct { downloads: arguments.direct_downloads, uploads: arguments.direct_uploads },
+        commit: env!("PRS_COMMIT").strip_prefix("commit ").unwrap_or("unknown"),
     };
     let server = Box::pin(Server::start(&options, whereabouts, place.clone())).await.map_err(failure)?;
     let record = Served { url: server.url().to_owned(), link: server.link() };

@@ -25,6 +25,8 @@ pub(crate) async fn whoami(Known(who): Known) -> Response {
 pub(crate) struct About {
     /// Its version.
     version: &'static str,
+    /// The commit that it was built of; `unknown` where nobody knows.
+    commit: &'static str,
     /// The versions of the API that it has.
     api: [&'static str; 1],
     /// The form of the records.
@@ -32,9 +34,10 @@ pub(crate) struct About {
 }
 
 /// `GET /version`.
-pub(crate) async fn version() -> Response {
+pub(crate) async fn version(State(app): State<App>) -> Response {
     let schema = prs_jobs::records::SCHEMA;
-    Json(About { version: env!("CARGO_PKG_VERSION"), api: ["v1"], schema }).into_response()
+    Json(About { version: env!("CARGO_PKG_VERSION"), commit: app.commit, api: ["v1"], schema })
+        .into_response()
 }
 
 /// `GET /metrics`.

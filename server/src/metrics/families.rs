@@ -17,6 +17,7 @@ const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 
 pub(super) struct Build {
     pub(super) component: &'static str,
     pub(super) version: &'static str,
+    pub(super) commit: &'static str,
 }
 
 /// An address as the router has it, and what became of the request.

@@ -70,7 +70,12 @@ impl Metrics {
             family.get_or_create(&target()).inc_by(value as i64);
         }
         let in_state = |state: &'static str| InState { target: name.to_owned(), state };
-        for (state, workers) in [("idle", of.idle_workers), ("serving", of.live_nodes)] {
+        for (state, workers) in [
+            ("idle", of.idle_workers),
+            ("serving", of.serving_workers),
+            ("draining", of.draining_workers),
+            ("silent", of.silent_workers),
+        ] {
             families.workers.get_or_create(&in_state(state)).inc_by(workers as i64);
         }
         for (state, jobs) in &of.jobs_by_state {

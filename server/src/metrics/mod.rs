@@ -74,8 +74,9 @@ impl fmt::Debug for Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// Nothing is counted yet; `commit` is what the server was built of.
+    pub(crate) fn new(commit: &'static str) -> Self {
         let (mut registry, families) = (Registry::default(), Families::default());
         families.register(&mut registry);
         let (calls, traffic, process) =
@@ -83,7 +84,7 @@ impl Default for Metrics {
         calls.register(&mut registry);
         traffic.register(&mut registry);
         process.register(&mut registry);
-        let build = Build { component: "server", version: env!("CARGO_PKG_VERSION") };
+        let build = Build { component: "server", version: env!("CARGO_PKG_VERSION"), commit };
         families.build.get_or_create(&build).set(1);
         for (reason, _) in REASONS {
             drop(families.refused.get_or_create(&Reason { reason }));
