@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use prs_common::job::JobSpec;
+use prs_common::job::{JobSpec, Origin};
 use prs_common::storage::StorageErrorKind;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job::record::Kept;
@@ -17,6 +17,8 @@ const CONFLICTS: usize = 20;
 const MOST: (usize, usize, usize) = (255, 8_192, 256);
 /// Tags of a job.
 const MOST_TAGS: usize = 100;
+/// What gave words that were changed.
+const LATER: &str = "changed after it was handed in";
 
 /// What is to be changed; what is nothing stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,6 +104,13 @@ impl Words {
 
     /// Says them of a job.
     fn put_on(&self, spec: &mut JobSpec) {
+        let changed = [
+            ("display_name", self.display_name.is_some()),
+            ("description", self.description.is_some()),
+            ("tags", self.tags.is_some() || !self.tag.is_empty()),
+        ];
+        let changed = changed.into_iter().filter(|(_, is_changed)| *is_changed);
+        spec.origins.extend(changed.map(|(key, _)| (key.to_owned(), Origin::of(LATER))));
         if let Some(name) = &self.display_name {
             spec.display_name.clone_from(name);
         }

@@ -30,6 +30,7 @@ mod model;
 mod names;
 pub(crate) use crate::near_name;
 mod near_path;
+mod origin;
 mod output_format;
 mod outputs;
 mod own_id;
@@ -73,6 +74,7 @@ pub use invocation::Invocation;
 pub use mlflow::{MLFLOW_FILE_TYPES, MLFLOW_SCRIPT, MLMODEL, files_of_environment, unread_type};
 pub use mltable::read_of_step;
 pub use names::{Asked, AssetRef, ConfiguredNames, Found, NamedAsset, Names, OutputRef};
+pub use origin::{Origin, Origins};
 pub use outputs::{NamedOutput, kept_folders};
 pub use own_id::WithJobId;
 pub use references::{Reference, resolve_references};
@@ -87,7 +89,7 @@ pub use takes::Takes;
 pub use text::{Called, JobText, LocalPath};
 pub use validate::{check_name, check_target, script_below};
 
-use form::{Appended, Lifted, RawPipeline, RawSettings, RawStep, SourceFiles};
+use form::{Appended, Lifted, RawPipeline, RawSetting, RawSettings, RawStep, SourceFiles};
 use keys::Start;
 use reader::Reader;
 use source::read_text;
@@ -329,6 +331,9 @@ fn set(
         }
         changed.notes.retain(|other| !other.ends_with(&note));
     }
+    let option = if start == Start::Submission { "--set" } else { "resume --set" };
+    let given = overrides.iter().map(|(key, _)| (key.clone(), Origin::of(format!("{option} {key}"))));
+    changed.origins.extend(given);
     if problems.is_empty() { Ok(changed) } else { Err(JobFileError::new(called, problems)) }
 }
 
@@ -374,7 +379,10 @@ fn read(
     let lifted = form::lift(document, &absolute, &mut overrides, &invocation, &mut files, problems);
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let path = given.shown.map_or(path, Path::new);
-    let mut place = Loading { path, folder, runs_on, files, problems };
+    // What a program wrote as one line of JSON has no lines that say anything.
+    let has_lines = text.trim().lines().nth(1).is_some();
+    let options = given.overrides;
+    let mut place = Loading { path, folder, runs_on, files, options, has_lines, problems };
     let mut loaded = lifted.map(|lifted| match lifted {
         Lifted::Job(raw) => {
             let spec = place.job(raw, &overrides);
@@ -401,6 +409,10 @@ struct Loading<'a> {
     folder: &'a Path,
     runs_on: RunsOn,
     files: SourceFiles,
+    /// What `--set` says.
+    options: &'a [(String, String)],
+    /// Whether lines of the file say anything.
+    has_lines: bool,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -411,7 +423,8 @@ impl Loading<'_> {
         let places = std::mem::take(&mut raw.places);
         // Those of the overrides so far name what was given.
         let told = self.problems.len();
-        let (spec, notes) = validate::validate(raw, self.folder, self.runs_on, self.problems);
+        let (spec, notes, given) = validate::validate(raw, self.folder, self.runs_on, self.problems);
+        let origins = self.origins(&given);
         for problem in &mut self.problems[told..] {
             let (option, key) =
                 problem.key.strip_prefix("--set ").map_or(("", &*problem.key), |key| ("--set ", key));
@@ -429,7 +442,22 @@ impl Loading<'_> {
         for named in named_data.iter_mut().filter(|named| named.kind == Kind::Model) {
             named.is_model = model.contains(named.path.trim_end_matches('/'));
         }
-        JobSpec { notes: self.notes(notes), named_data, ..spec }
+        JobSpec { notes: self.notes(notes), named_data, origins, ..spec }
+    }
+
+    /// What gave these settings.
+    fn origins(&self, given: &[RawSetting]) -> Origins {
+        let file = |line: Option<usize>| {
+            if let Some((path, line)) = self.files.place_of(line, self.folder) {
+                (path, Some(line))
+            } else {
+                let is_input = self.path == Path::new(STANDARD_INPUT);
+                let name =
+                    if is_input { "standard input".to_owned() } else { self.path.display().to_string() };
+                (name, line.filter(|_| self.has_lines))
+            }
+        };
+        origin::origins(given, self.options, file)
     }
 
     fn notes(&self, notes: Vec<Problem>) -> Vec<String> {
@@ -469,6 +497,7 @@ impl Loading<'_> {
             }
         }
         let text = |key: &str| Some(names.get(key)?.value.as_text()?.to_owned());
+        let origins = self.origins(&names.settings);
         let mut spec = JobSpec::new(text("name").unwrap_or_default(), "", "", Vec::new());
         (spec.display_name, spec.description) = (text("display_name"), text("description"));
         spec.experiment_name = text("experiment_name");
@@ -478,7 +507,7 @@ impl Loading<'_> {
             kept.extend(given.filter_map(|text| Some((text.key, text.value.as_text()?.to_owned()))));
         }
         let notes = reader.into_notes();
-        spec.notes = self.notes(notes);
+        (spec.notes, spec.origins) = (self.notes(notes), origins);
         spec.named_data = self.files.names().used();
         let pipeline = Pipeline { steps, continue_on_step_failure, outputs, main: None, places };
         LoadedPipeline { spec, pipeline }

@@ -80,6 +80,11 @@ impl<'a> Reader<'a> {
         self.raw.note(setting, message);
     }
 
+    /// All that was given.
+    pub(super) fn given(&self) -> Vec<RawSetting> {
+        self.raw.settings.clone()
+    }
+
     /// What the author is to be told, in the order of the file.
     pub(super) fn into_notes(self) -> Vec<Problem> {
         let mut notes = self.raw.notes;

@@ -17,6 +17,7 @@ use super::environment::Environment;
 use super::graph::Graph;
 use super::keys::JOB;
 use super::names::NamedAsset;
+use super::origin::Origins;
 use super::outputs::NamedOutput;
 use super::own_id::WithJobId;
 use super::shuffle::ShuffleStage;
@@ -170,6 +171,9 @@ pub struct JobSpec {
     /// What the loader took with a reservation that its author should know of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What gave the settings, by their keys.
+    #[serde(default, skip_serializing_if = "Origins::is_empty")]
+    pub origins: Origins,
 }
 
 impl JobSpec {

@@ -12,12 +12,15 @@ use super::inputs;
 use super::names::Names;
 use super::validate::check_name;
 use super::yaml::{self, Key, Node, Value};
-use super::{Deployed, JobSpec, Loaded, RunsOn, Submitter};
+use super::{Deployed, JobSpec, Loaded, Origin, RunsOn, Submitter};
 use crate::dataset::input::{InputMode, InputSource};
 use crate::storage::Reach;
 
 /// What messages call it.
 pub(super) const SHOWN: &str = "job file";
+
+/// What gave the words that a job is called by beside its text.
+const AT_HAND_IN: &str = "said when it was handed in";
 
 /// The text of a job file, in any form that a file may have.
 #[derive(Debug, Clone, Copy)]
@@ -217,6 +220,9 @@ impl JobText<'_> {
             for note in &mut spec.notes {
                 *note = self.shown(note);
             }
+            for origin in spec.origins.values_mut() {
+                origin.by = self.shown(&origin.by);
+            }
         });
         loaded
     }
@@ -348,11 +354,17 @@ impl Called {
     }
 
     fn change(&self, spec: &mut JobSpec) {
+        let origin = || Origin::of(AT_HAND_IN);
         if let Some(name) = &self.name {
+            spec.origins.insert("name".to_owned(), origin());
             spec.name.clone_from(name);
         }
         if let Some(display_name) = &self.display_name {
+            spec.origins.insert("display_name".to_owned(), origin());
             spec.display_name = Some(display_name.clone());
+        }
+        if !self.tags.is_empty() {
+            spec.origins.entry("tags".to_owned()).or_insert_with(origin);
         }
         spec.tags.extend(self.tags.clone());
         if let Some(deployed) = &self.deployed {

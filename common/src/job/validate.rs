@@ -31,7 +31,7 @@ pub(super) fn validate(
     folder: &Path,
     runs_on: RunsOn,
     problems: &mut Vec<Problem>,
-) -> (JobSpec, Vec<Problem>) {
+) -> (JobSpec, Vec<Problem>, Vec<RawSetting>) {
     let (built_in, is_step) = (raw.built_in, raw.is_step);
     let mut reader = Reader::new(raw, problems);
     // `job.json` holds text only; everything else in a path comes from the file, which is UTF-8.
@@ -82,7 +82,8 @@ pub(super) fn validate(
     if let Some((setting, note)) = reader.get("append_row_file_name").zip(output_format::note_on_csv(&spec)) {
         reader.note(&setting, note);
     }
-    (spec, reader.into_notes())
+    let given = reader.given();
+    (spec, reader.into_notes(), given)
 }
 
 /// Puts what is given for a start of a job over the settings that it has: all that `--set` may change. What is not given

@@ -17,6 +17,8 @@ pub(crate) struct Setting {
     pub(crate) value: String,
     /// The default, where the value is another one.
     pub(crate) default: Option<String>,
+    /// What gave it, in words; empty where nothing is known of that.
+    pub(crate) origin: String,
 }
 
 /// The settings: those that differ from the defaults, and the others.
@@ -24,28 +26,33 @@ pub(crate) struct Setting {
 pub(crate) struct Settings {
     pub(crate) changed: Vec<Setting>,
     pub(crate) defaults: Vec<Setting>,
+    /// Whether it is known what gave them.
+    pub(crate) has_origins: bool,
 }
 
 impl Settings {
     pub(crate) fn of(spec: &JobSpec) -> Self {
         let stored = spec.stored();
-        let mut settings = Self::default();
+        let mut settings = Self { has_origins: !spec.origins.is_empty(), ..Self::default() };
         for key in JOB.keys {
             let Some(value) = value(spec, key, stored.get(key.name)) else { continue };
             let value = cut(&value, LETTERS);
+            let origin = spec.origins.get(key.name).map(|origin| without_secrets(&origin.to_string()));
+            let origin = cut(&origin.unwrap_or_default(), LETTERS);
             match key.default {
                 Fallback::Value(default) if default == value => {
-                    settings.defaults.push(Setting { name: key.name, value, default: None });
+                    settings.defaults.push(Setting { name: key.name, value, default: None, origin });
                 }
                 Fallback::Value(default) => {
                     settings.changed.push(Setting {
                         name: key.name,
                         value,
                         default: Some(default.to_owned()),
+                        origin,
                     });
                 }
                 Fallback::Required | Fallback::Says(_) => {
-                    settings.changed.push(Setting { name: key.name, value, default: None });
+                    settings.changed.push(Setting { name: key.name, value, default: None, origin });
                 }
             }
         }
@@ -110,6 +117,8 @@ fn without_secrets(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::job::Origin;
+
     use super::*;
 
     #[test]
@@ -131,10 +140,39 @@ mod tests {
     }
 
     #[test]
+    fn settings_say_what_gave_them() {
+        let mut spec = JobSpec::new("score", "/code", "score.py", Vec::new());
+        assert!(!Settings::of(&spec).has_origins, "an older prs loaded it");
+        let line = |line, key: Option<&str>| Origin {
+            by: "score.yml".into(),
+            line: Some(line),
+            key: key.map(str::to_owned),
+        };
+        spec.run_max_try = 7;
+        spec.origins.insert("name".into(), line(1, None));
+        spec.origins.insert("run_max_try".into(), Origin::of("--set run_max_try"));
+        spec.origins.insert("error_threshold".into(), line(4, Some("task.error_threshold")));
+        let Settings { changed, defaults, has_origins } = Settings::of(&spec);
+        let of =
+            |all: &[Setting], name: &str| all.iter().find(|one| one.name == name).unwrap().origin.clone();
+        assert!(has_origins);
+        assert_eq!(
+            (of(&changed, "name"), of(&changed, "run_max_try")),
+            ("score.yml:1".into(), "--set run_max_try".into())
+        );
+        // One that says the default says it all the same.
+        assert_eq!(of(&defaults, "error_threshold"), "score.yml:4, as task.error_threshold");
+        assert_eq!(
+            (of(&changed, "entry_script"), of(&defaults, "node_count")),
+            (String::new(), String::new())
+        );
+    }
+
+    #[test]
     fn what_differs_from_the_defaults_stands_apart() {
         let mut spec = JobSpec::new("score", "/code", "score.py", Vec::new());
         spec.run_max_try = 7;
-        let Settings { changed, defaults } = Settings::of(&spec);
+        let Settings { changed, defaults, .. } = Settings::of(&spec);
         let tries = changed.iter().find(|setting| setting.name == "run_max_try").unwrap();
         assert_eq!((&*tries.value, tries.default.as_deref()), ("7", Some("3")));
         assert!(defaults.iter().any(|setting| setting.name == "error_threshold"));

@@ -46,13 +46,18 @@ impl SourceFiles {
         Ok(node)
     }
 
+    /// The file that a line is of, seen from `folder`, and which line of that; nothing where it is of the job file.
+    pub(crate) fn place_of(&self, line: Option<usize>, folder: &Path) -> Option<(String, usize)> {
+        let line = line.filter(|line| *line >= STRIDE)?;
+        let path = self.paths.get(line / STRIDE - 1)?;
+        Some((path.strip_prefix(folder).unwrap_or(path).display().to_string(), line % STRIDE))
+    }
+
     /// Has `problem` name the file that it stands in, where that is not the job file, seen from `folder`.
     pub(crate) fn locate(&self, problem: &mut Problem, folder: &Path) {
-        let Some(line) = problem.line.filter(|line| *line >= STRIDE) else { return };
-        let Some(path) = self.paths.get(line / STRIDE - 1) else { return };
-        let path = path.strip_prefix(folder).unwrap_or(path);
+        let Some((path, line)) = self.place_of(problem.line, folder) else { return };
         problem.line = None;
-        problem.key = format!("{}:{}: {}", path.display(), line % STRIDE, problem.key);
+        problem.key = format!("{path}:{line}: {}", problem.key);
     }
 }
 

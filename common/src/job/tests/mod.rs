@@ -17,6 +17,7 @@ mod graph;
 mod inputs;
 mod keys;
 mod mltable;
+mod origins;
 mod pipeline;
 mod side_inputs;
 mod table;
@@ -24,6 +25,11 @@ mod text;
 
 /// The keys that have no default, line 1 to 3.
 const REQUIRED: &str = "name: job-1\nentry_script: score.py\ninputs: [{type: file, path: data}]\n";
+
+/// The same job, whatever gave its settings.
+fn without_origins(spec: JobSpec) -> JobSpec {
+    JobSpec { origins: Origins::new(), ..spec }
+}
 
 /// A folder with what job files of the tests name.
 struct Project {
