@@ -219,11 +219,11 @@ const listed = one("[data-rows]");
 if (listed) {
   const newer = one("[data-newer]");
   const fresh = new Set();
-  const row = (id, within) => one(`[data-row="${id}"]`, within);
+  const row = (address, within) => one(`tbody a[href="${address}"]`, within)?.closest("tr");
   const every = 1000 * (listed.dataset.every || 15);
   let due = time() + every;
   const touch = ({ job_id }) => {
-    if (row(job_id, listed)) due = 0;
+    if (row("/jobs/" + job_id, listed)) due = 0;
     else fresh.add(job_id);
     newer.hidden = !fresh.size;
     write(newer, "Other jobs, new or changed: " + fresh.size);
@@ -236,8 +236,8 @@ if (listed) {
     try {
       const found = await ask(listed.dataset.rows);
       if (!newer && !isBusy(listed)) listed.replaceChildren(found);
-      for (const each of newer ? all("[data-row]", listed) : []) {
-        const made = row(each.dataset.row, found);
+      for (const each of newer ? all("tbody tr", listed) : []) {
+        const made = row(one("a", each).getAttribute("href"), found);
         if (!made || made.innerHTML === each.innerHTML || each.matches(":hover,:focus-within")) continue;
         const mark = one("input", made);
         if (mark) mark.checked = one("input", each).checked;
@@ -251,52 +251,46 @@ if (listed) {
 }
 
 // A log that grows: what is new stands at its end, as long as that is in sight.
-const follow = one("[data-follow]");
-if (follow) {
-  const lines = one("[data-lines]");
+const follower = one("[data-follow]");
+if (follower) {
+  const log = one("[data-lines]");
   const more = one("[data-more]");
-  const { path } = follow.dataset;
-  let { at } = follow.dataset;
-  let timer = 0;
-  let idle = 0;
-  const end = () => document.documentElement.scrollHeight;
-  const toEnd = () => scrollTo(0, end());
-  const fetched = async (address) => (await fetch(follow.dataset.follow + address)).json();
-  const add = (found) => {
-    for (const { offset, text } of found.lines) {
-      lines.append(make("span", { className: "l", id: "b" + offset, textContent: text + "\n" }));
-    }
-    while (lines.childElementCount > 2000) lines.firstElementChild.remove();
-    at = found.to;
+  const depth = () => document.documentElement.scrollHeight;
+  let { at } = follower.dataset;
+  let finish, pending;
+  const add = () => {
+    // What had no end yet comes once more.
+    one("#b" + at)?.remove();
+    for (const each of pending) log.append(parsed(each.html));
+    at = pending.at(-1)?.at || at;
+    while (log.childElementCount > 2000) log.firstElementChild.remove();
     more.hidden = true;
-    toEnd();
-  };
-  const search = async () => {
-    if (document.hidden) return;
-    try {
-      const found = await fetched("/log-lines?" + new URLSearchParams({ path, at }));
-      idle = found.lines.length ? 0 : idle + 1;
-      if (found.lines.length && innerHeight + scrollY >= end() - 40) add(found);
-      else if (found.lines.length) {
-        more.hidden = false;
-        more.textContent = found.lines.length + (found.at_end ? "" : " or more") + " new lines";
-        more.onclick = () => add(found);
-      }
-      // Of a job that has ended nothing is asked any more.
-      if (idle % 15 === 14 && (await fetched("?fields=ended_at")).ended_at && timer) turn();
-    } catch {
-      // The next look may succeed.
-    }
+    pending = [];
+    scrollTo(0, depth());
   };
   const turn = () => {
-    clearInterval(timer);
-    timer = timer ? 0 : setInterval(search, 1000);
-    follow.textContent = timer ? "Stop following" : "Follow";
-    if (timer) toEnd();
+    write(follower, finish ? "Follow" : "Stop following");
+    if (finish) return (finish = finish());
+    pending = [];
+    add();
+    finish = stream(() => follower.dataset.follow + "&at=" + (pending.at(-1)?.at || at), {
+      lines: (data) => {
+        const isAtEnd = innerHeight + scrollY >= depth() - 40;
+        pending.push(data);
+        more.hidden = false;
+        write(more, pending.reduce((sum, each) => sum + each.count, 0) + " new lines");
+        if (isAtEnd) add();
+      },
+      end: () => {
+        turn();
+        follower.remove();
+      },
+    });
   };
-  follow.hidden = false;
-  follow.onclick = () => {
-    if (follow.dataset.end) location = follow.dataset.end;
+  more.onclick = add;
+  follower.hidden = false;
+  follower.onclick = () => {
+    if (follower.dataset.end) location = follower.dataset.end;
     else turn();
   };
   if (location.hash === "#follow") turn();

@@ -51,9 +51,9 @@ def test_the_first_screen_of_a_job_with_missing_items_names_the_cause(site: Site
     box = cause.bounding_box()
     assert box is not None and box["y"] + box["height"] < 720
     page.click("text=user/error/0/process000.txt >> nth=0")
-    expect(page.locator("pre.log")).to_contain_text("ConnectionError: upstream API returned <503>")
+    expect(page.locator(".log")).to_contain_text("ConnectionError: upstream API returned <503>")
     page.click("text=Output")
-    expect(page.locator("pre.log")).to_contain_text("f000.txt")
+    expect(page.locator(".log")).to_contain_text("f000.txt")
     with page.expect_download() as download:
         page.click("a:has-text('parallel_run_step.txt') >> nth=0")
     assert len(download.value.path().read_text().splitlines()) == 9
@@ -65,11 +65,11 @@ def test_an_error_leads_to_its_mini_batch_and_what_that_printed(site: Site, page
     page.click("table tbody a >> nth=0")
     page.wait_for_url("**/mini-batches/3")
     expect(page.locator("h1")).to_have_text("Mini-batch 3")
-    expect(page.locator("pre.log").first).to_contain_text("ConnectionError: upstream API returned <503>")
+    expect(page.locator(".log").first).to_contain_text("ConnectionError: upstream API returned <503>")
     printed = page.locator("h3:has-text('Standard output') + pre").first
     expect(printed).to_have_text(re.compile("batch of 1"))
     page.click("text=In the log >> nth=0")
-    expect(page.locator("pre.log")).to_contain_text("batch of 1")
+    expect(page.locator(".log")).to_contain_text("batch of 1")
     page.go_back()
     page.click("nav.tabs >> text=Mini-batches")
     page.select_option("#state", "all")
@@ -119,9 +119,9 @@ def test_rows_of_the_list_change_in_their_places(site: Site, page: Page) -> None
     program = site.start("later", 4)
     job = site.id_of("later")
     expect(page.locator("[data-newer]")).to_be_visible(timeout=DEADLINE * 1000)
-    assert page.locator(f"tr[data-row='{job}']").count() == 0, "nothing jumps"
+    assert page.locator(f"tr:has(a[href='/jobs/{job}'])").count() == 0, "nothing jumps"
     page.click("[data-newer]")
-    row = page.locator(f"tr[data-row='{job}']")
+    row = page.locator(f"tr:has(a[href='/jobs/{job}'])")
     expect(row).to_contain_text("completed", timeout=DEADLINE * 1000)
     assert program.wait(DEADLINE) == 0
 

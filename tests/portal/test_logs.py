@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from site_of_tests import DEADLINE, Site, wait_until
 
 SIZE = 1 << 30
@@ -89,3 +89,41 @@ def test_a_log_of_a_gibibyte_is_read_followed_searched_and_downloaded(
     assert raw.status == 206 and "attachment" in raw.headers["content-disposition"]
     page.goto(address)
     assert page.evaluate("document.documentElement.outerHTML.length") < 2_000_000
+
+
+def test_lines_of_json_are_folded_open_as_they_come(site: Site, page: Page, browser: Browser) -> None:
+    program = site.start("json", 1, "import time\n\ndef run(batch):\n    time.sleep(600)\n")
+    job = site.id_of("json")
+    folder = site.folder / "prs-runs" / job / "logs/user/stdout/0"
+    wait_until(folder.is_dir, "the job writes logs")
+    path = folder / "json.stdout.txt"
+    path.write_text('{"level": "info", "of": {"rows": [1, 2]}}\nplain\n')
+    address = f"{site.url}/jobs/{job}/logs/user/stdout/0/{path.name}"
+    page.goto(address)
+    page.click("[data-follow]")
+    with path.open("a") as log:
+        log.write('{"level": "error"}\n\x1b[31mred\x1b[0m\n')
+    expect(page.locator(".l")).to_have_count(4)
+    expect(page.locator(".l .ansi-1")).to_have_text("red")
+    expect(page.locator("details.l")).to_have_count(2)
+    height = "(each) => each.getBoundingClientRect().height"
+    folded = page.locator("details.l").first
+    low = folded.evaluate(height)
+    folded.locator("summary").click()
+    assert folded.evaluate(height) > 3 * low
+    # What is new comes below; what is open stays so.
+    with path.open("a") as log:
+        log.write("more\n")
+    expect(page.locator(".l").last).to_have_text("more")
+    assert folded.evaluate(height) > 3 * low
+    without = browser.new_context(java_script_enabled=False)
+    plain = without.new_page()
+    plain.goto(site.new_link())
+    plain.click("button:has-text('Log in')")
+    plain.goto(address)
+    folded = plain.locator("details.l").first
+    folded.locator("summary").click()
+    assert folded.evaluate(height) > 3 * low
+    without.close()
+    site.run("cancel", job)
+    program.wait(DEADLINE)

@@ -97,7 +97,7 @@ fn fifty_of_ten_thousand_jobs_are_a_small_page() {
         (list["partial"].is_null()).then_some(list)
     });
     assert_eq!(all["total"], 10_000);
-    fits("/jobs", sizes(&web, "/jobs"), (50, 9));
+    fits("/jobs", sizes(&web, "/jobs"), (45, 9));
     let found = web.get("/api/v1/jobs?q=score-0123&state=completed").json(200);
     assert_eq!(found["total"], 10, "{found}");
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here is HTML: templates escape all of it.
 
+pub mod json;
 pub mod numbers;
 pub mod terminal;
 pub mod times;

@@ -24,11 +24,11 @@ pub use site::{
     ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow, DisplayPage, Due,
     EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, ErrorPage, ErrorsPage, FleetPage, GivenCall,
     GivenToken, GraphPage, HelpPage, HostSeries, JobKind, JobPage, JobRow, JobsPage, LogEntry, LogFolder,
-    LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodePage,
-    NodesPage, OutputFile, OutputPage, PictureFile, Planned, Preview, PreviewPart, PrintedText, ProblemPage,
-    ProblemsPage, Refused, RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow, ServersPage,
-    SettingsPage, SortLink, StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs, TargetRow, TokenRow,
-    TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter, WorkerList,
+    LogHit, LogLines, LogPage, LogRows, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow,
+    NodePage, NodesPage, OutputFile, OutputPage, PictureFile, Planned, Preview, PreviewPart, PrintedText,
+    ProblemPage, ProblemsPage, Refused, RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow,
+    ServersPage, SettingsPage, SortLink, StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs, TargetRow,
+    TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter, WorkerList,
     WorkerPage, WorkerRow, running_table, slow_table, waiting_table,
 };
 pub use site::{CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors};

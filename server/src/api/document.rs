@@ -94,7 +94,10 @@ routes! {
         ("min_seconds", "took so long at least"), ("status", "how tries ended, such as RUN_EXCEPTION; several: any of them"),
         ("sort", "index, -seconds, started_at or -started_at [index]"), LIMIT, CURSOR
     ], "The tries of its mini-batches; with Accept: text/csv all that fit, as processed_mini-batches.csv has them.";
-    get "/api/v1/jobs/{job}/events", "read", [], "What happens to it, as server-sent events.";
+    get "/api/v1/jobs/{job}/events", "read", [
+        ("types", "status, log, end; several with commas [status]"), ("path", "a log that is followed, as it grows; at most 8"),
+        ("kind", "logs of this kind, of a node: result, error, stdout, stderr, system, perf or progress"), ("node", "the number of a node")
+    ], "What happens to it, as server-sent events: status with the job where it changed, log with lines of a log, gap with the bytes of one that were left out, end after the last. Last-Event-ID goes on with the logs where a client had them.";
     get "/api/v1/jobs/{job}/logs", "read", [("q", "part of the name"), ("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its logs.";
     get "/api/v1/jobs/{job}/logs/{path}", "read", [("tail", "bytes at its end, at most 4194304"), ("download", "true: as a file to keep")], "A log, or a range of it.";
     get "/api/v1/jobs/{job}/log-lines", "read", [
@@ -231,7 +234,7 @@ fn operation(route: &Route) -> Value {
             "name": name, "in": "query", "required": parameters::is_required(route.path, name), "description": takes,
             "schema": parameters::of_query(route.path, name),
         });
-        if parameters::is_repeatable(name) {
+        if parameters::is_repeatable(route.path, name) {
             let items = parameter["schema"].take();
             parameter["schema"] = json!({ "type": "array", "items": items });
         }

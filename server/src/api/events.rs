@@ -1,36 +1,84 @@
-//! What happens to a job, as it happens: `status` with the job as it is now, first at once and then when it changed; `stale` and
-//! `fresh` where it cannot be seen and can be seen again; `end` after the last.
+//! What happens to a job, as it happens: `status` with the job as it is now, first at once and then when it changed; `log` with what its logs
+//! say, as they grow; `stale` and `fresh` where it cannot be seen and can be seen again; `end` after the last.
 
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
-use serde_json::Value;
+use prs_jobs::homes::Home;
+use prs_jobs::logs::LogFile;
+use serde_json::{Value, json};
 
 use super::job_object::JobObject;
 use super::list_events::events_of_jobs;
+use super::log_archive::{fits, kinds};
+use super::logs::{all, find, home};
 use crate::app::App;
 use crate::auth::{May, MayRead};
 use crate::http::params::{Params, bad};
-use crate::live::{Streams, Tick, Watcher, events};
+use crate::live::{News, Readers, Streams, Tick, Watcher, events};
 use crate::metrics::API;
 use crate::problem::Problem;
 
-/// Tells the job where it changed.
-#[derive(Default)]
-struct Status(Option<Value>);
+/// What a stream tells of a job where nothing else is asked for; how it ends it always tells.
+const TYPES: [&str; 3] = ["status", "log", "end"];
+/// Logs that are named one by one, and those that kind and node choose, at most.
+const MOST_NAMED: usize = 8;
+const MOST_CHOSEN: usize = 32;
 
-impl Streams for Status {
+/// Tells the job where it changed, and what its logs say.
+struct Told {
+    /// The job as it was told last; nothing before the first time.
+    status: Option<Value>,
+    has_status: bool,
+    logs: Readers,
+    /// Which start of the job, and which look at it.
+    seen: (u64, u64),
+}
+
+impl Told {
+    /// What a client that comes again names: up to where it has everything.
+    fn id(&self) -> String {
+        let place = |(number, at): (usize, Option<u64>)| Some(format!(";{number}:{}", at?));
+        let places: String = self.logs.places().enumerate().filter_map(place).collect();
+        format!("{}.{}{places}", self.seen.0, self.seen.1)
+    }
+
+    fn of_log(&self, news: News) -> Vec<Event> {
+        let News { path, gap, window: (from, to), lines } = news;
+        let gap = gap.map(|(from, to)| {
+            Event::default().event("gap").data(json!({ "path": path, "from": from, "to": to }).to_string())
+        });
+        let lines: Vec<Value> =
+            lines.into_iter().map(|(offset, text)| json!({ "offset": offset, "text": text })).collect();
+        let data = json!({ "path": path, "from": from, "to": to, "lines": lines });
+        let lines = Event::default().event("log").id(self.id()).data(data.to_string());
+        gap.into_iter().chain([lines]).collect()
+    }
+}
+
+impl Streams for Told {
     fn events(&mut self, tick: &Tick) -> Vec<Event> {
         let Some(seen) = tick.seen.as_deref() else { return Vec::new() };
         let object = JobObject::with(seen, tick.live.as_deref());
         let now = object.lasting();
-        if self.0.as_ref() == Some(&now) {
+        self.seen = (seen.record.incarnation.into(), tick.number);
+        if !self.has_status || self.status.as_ref() == Some(&now) {
             return Vec::new();
         }
-        let event =
-            Event::default().event("status").id(tick.number.to_string()).data(object.whole().to_string());
-        self.0 = Some(now);
+        let event = Event::default().event("status").id(self.id()).data(object.whole().to_string());
+        self.status = Some(now);
         vec![event]
+    }
+
+    async fn more(&mut self) -> Vec<Event> {
+        let news = self.logs.news().await;
+        self.of_log(news)
+    }
+
+    async fn last(&mut self) -> Vec<Event> {
+        let news = self.logs.last().await;
+        news.into_iter().flat_map(|news| self.of_log(news)).collect()
     }
 }
 
@@ -54,11 +102,106 @@ pub(crate) async fn of_job(
     May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&[])?;
+    params.check(&["types", "path", "kind", "node"])?;
+    let types: Vec<&str> = params.one("types")?.map_or(vec!["status"], |types| types.split(',').collect());
+    if let Some(other) = types.iter().find(|word| !TYPES.contains(word)) {
+        return Err(bad("types", format_args!("{other:?} is none of {}", TYPES.join(", "))));
+    }
     app.seen(&id).await?;
+    let logs = if types.contains(&"log") {
+        followed(&app, &id, &params, places_of(&headers)).await?
+    } else if let Some(name) = ["path", "kind", "node"].into_iter().find(|name| !params.all(name).is_empty())
+    {
+        return Err(bad(name, "it chooses logs: add log to types"));
+    } else {
+        Readers::default()
+    };
     let permit = app.watches.stream(&who, API)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
-    Ok(events(app.watches.follow(&id), Status::default(), watcher, app.stop.clone(), permit))
+    let told = Told { status: None, has_status: types.contains(&"status"), logs, seen: (0, 0) };
+    Ok(events(app.watches.follow(&id), told, watcher, app.stop.clone(), permit))
+}
+
+/// The logs that a request names, or chooses by kind and node, each from where its client had it.
+async fn followed(
+    app: &App,
+    id: &str,
+    params: &Params,
+    places: Vec<(usize, u64)>,
+) -> Result<Readers, Problem> {
+    let home = home(app, id).await?;
+    let named = params.all("path");
+    if named.len() > MOST_NAMED {
+        return Err(bad("path", format_args!("{MOST_NAMED} logs are the most")));
+    }
+    let mut found = Vec::new();
+    if named.is_empty() {
+        for file in chosen(&home, params).await? {
+            found.push((file.key().to_owned(), file.name().to_owned()));
+        }
+    }
+    for path in named {
+        let file = find(&home, path).await?;
+        found.push((file.key().to_owned(), file.name().to_owned()));
+    }
+    let mut readers = Vec::new();
+    for (number, (key, name)) in found.iter().enumerate() {
+        let at = places.iter().find(|(known, _)| *known == number).map(|(_, at)| *at);
+        readers.push(app.watches.logs().follow(id, (home.storage(), key), name, at)?);
+    }
+    Ok(Readers::new(readers))
+}
+
+/// The logs of a kind and a node.
+async fn chosen<'a>(home: &'a Home, params: &Params) -> Result<Vec<LogFile<'a>>, Problem> {
+    let kinds = kinds(params)?;
+    let node = params.number("node", (0, u64::from(u32::MAX)))?;
+    if kinds.is_empty() || node.is_none() {
+        return Err(bad("types", "log needs path, or kind and node: it follows logs, and they say which"));
+    }
+    let mut found = all(home).await?;
+    found.retain(|log| fits(log, &kinds, node));
+    if found.len() > MOST_CHOSEN {
+        let why = format_args!(
+            "{} logs are of this kind and node, and {MOST_CHOSEN} the most: name some as path",
+            found.len()
+        );
+        return Err(bad("kind", why));
+    }
+    Ok(found.iter().map(|log| LogFile::of(&**home, log)).collect())
+}
+
+/// Up to where a client that comes again has each log: `<start>.<look>;<number>:<bytes>;...`.
+fn places_of(headers: &HeaderMap) -> Vec<(usize, u64)> {
+    let id = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let place = |part: &str| {
+        let (number, at) = part.split_once(':')?;
+        Some((number.parse().ok()?, at.parse().ok()?))
+    };
+    id.split(';').skip(1).filter_map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_comes_again_says_up_to_where_it_has_each_log() {
+        let of = |id: &str| {
+            places_of(&HeaderMap::from_iter([("last-event-id".parse().unwrap(), id.parse().unwrap())]))
+        };
+        for (id, expected) in [
+            ("1.7", &[][..]),
+            ("1.7;0:81;1:0", &[(0, 81), (1, 0)]),
+            ("1.7;1:5", &[(1, 5)]),
+            ("1.7;0:x;y", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(of(id), expected, "{id}");
+        }
+        assert!(places_of(&HeaderMap::new()).is_empty());
+    }
 }

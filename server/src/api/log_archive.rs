@@ -32,7 +32,7 @@ const KINDS: [(&str, &[&str]); 7] = [
 ];
 
 /// Whether a log is of one of these kinds, any where there is none, and of the node.
-fn fits(log: &Log, kinds: &[&str], node: Option<u64>) -> bool {
+pub(super) fn fits(log: &Log, kinds: &[&str], node: Option<u64>) -> bool {
     let begins = |kind: &&str| {
         let known = KINDS.iter().find(|(word, _)| word == kind);
         known.is_some_and(|(_, begins)| begins.iter().any(|begin| log.file.starts_with(begin)))
@@ -44,6 +44,16 @@ fn fits(log: &Log, kinds: &[&str], node: Option<u64>) -> bool {
     (kinds.is_empty() || kinds.iter().any(begins)) && node.is_none_or(of_node)
 }
 
+/// The kinds that a request names.
+pub(super) fn kinds(params: &Params) -> Result<Vec<&str>, Problem> {
+    let kinds = params.all("kind");
+    if let Some(odd) = kinds.iter().find(|kind| !KINDS.iter().any(|(word, _)| word == *kind)) {
+        let known = KINDS.map(|(word, _)| word).join(", ");
+        return Err(bad("kind", format_args!("{odd:?} is none of {known}")));
+    }
+    Ok(kinds)
+}
+
 /// `GET /jobs/{job}/logs.tar.gz`.
 pub(crate) async fn archive(
     _: MayRead,
@@ -53,11 +63,7 @@ pub(crate) async fn archive(
 ) -> Result<Response, Problem> {
     params.check(&["kind", "node"])?;
     let node = params.number("node", (0, u64::from(u32::MAX)))?;
-    let kinds = params.all("kind");
-    if let Some(odd) = kinds.iter().find(|kind| !KINDS.iter().any(|(word, _)| word == *kind)) {
-        let known = KINDS.map(|(word, _)| word).join(", ");
-        return Err(bad("kind", format_args!("{odd:?} is none of {known}")));
-    }
+    let kinds = kinds(&params)?;
     let home = app.home(&id).await?;
     let mut logs = list(&*home).await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     logs.retain(|log| fits(log, &kinds, node));

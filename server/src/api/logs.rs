@@ -102,6 +102,9 @@ pub(crate) struct Window {
     pub(crate) to: u64,
     pub(crate) at_end: bool,
     pub(crate) lines: Vec<Line>,
+    /// Whether the last line has its end.
+    #[serde(skip)]
+    pub(crate) is_whole: bool,
 }
 
 /// A line of a log.
@@ -155,7 +158,8 @@ pub(crate) async fn window(log: &LogFile<'_>, at: At, bytes: u64) -> Result<Wind
     };
     let at_end = read_from + read.len() as u64 >= total;
     let (from, lines, to) = lines_of(&read, read_from, from, at_end);
-    Ok(Window { path: log.name().to_owned(), total_bytes: total, from, to, at_end, lines })
+    let is_whole = to.checked_sub(read_from + 1).and_then(|at| read.get(at as usize)) == Some(&b'\n');
+    Ok(Window { path: log.name().to_owned(), total_bytes: total, from, to, at_end, lines, is_whole })
 }
 
 /// The lines in what was `read` from `read_from` on, that begin at `from` or later; where the first begins, and where the last ends.

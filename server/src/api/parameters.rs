@@ -20,8 +20,8 @@ pub(super) fn is_required(path: &str, name: &str) -> bool {
 }
 
 /// Whether a parameter may stand several times.
-pub(super) fn is_repeatable(name: &str) -> bool {
-    ["tag", "status"].contains(&name)
+pub(super) fn is_repeatable(path: &str, name: &str) -> bool {
+    ["tag", "status"].contains(&name) || (path.ends_with("/events") && ["path", "kind"].contains(&name))
 }
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
@@ -83,6 +83,9 @@ pub(super) fn of_query(path: &str, name: &str) -> Value {
         (_, "wait_for") => words(["ended", "changed"]),
         (_, "output") => words(["keep", "remove"]),
         ("output-preview", "from") => words(["start", "end"]),
+        ("events", "types") if path.contains("{job}") => {
+            json!({ "type": "string", "pattern": "^(status|log|end)(,(status|log|end)){0,2}$" })
+        }
         ("events", "types") => words(["job"]),
         ("log-search", "q") => json!({ "type": "string", "minLength": 1, "maxLength": 200 }),
         _ => json!({ "type": "string" }),

@@ -1,6 +1,7 @@
 //! What watchers of a job see. One task a watched job looks at it once a second and makes what changed, once for all watchers; who
 //! reads slowly skips to the newest.
 
+mod logs;
 mod stream;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,7 @@ use crate::code_lines::CodeLines;
 use crate::http::rates::Places;
 use crate::metrics::{Metrics, STREAMS};
 
+pub(crate) use logs::{LogWatches, News, Readers};
 pub(crate) use stream::{LASTS, PING, Permit, Streams, Watcher, bye, events};
 
 /// Between two looks at a job.
@@ -68,6 +70,7 @@ pub(crate) struct Watches {
     /// How long looks take.
     renders: Histogram,
     code_lines: CodeLines,
+    logs: LogWatches,
 }
 
 impl Watches {
@@ -81,12 +84,18 @@ impl Watches {
             open: STREAMS.map(|kind| (kind, metrics.streams(kind))),
             renders: metrics.renders(),
             code_lines: CodeLines::default(),
+            logs: LogWatches::default(),
         }
     }
 
     /// The lines of code that errors came from, as far as they were read.
     pub(crate) fn code_lines(&self) -> &CodeLines {
         &self.code_lines
+    }
+
+    /// The logs that are followed.
+    pub(crate) fn logs(&self) -> &LogWatches {
+        &self.logs
     }
 
     /// How many jobs are watched.

@@ -65,6 +65,16 @@ impl Drop for Permit {
 pub(crate) trait Streams: Send + 'static {
     /// The events of this look.
     fn events(&mut self, tick: &Tick) -> Vec<Event>;
+
+    /// Waits for events between the looks. May be dropped and called again.
+    fn more(&mut self) -> impl Future<Output = Vec<Event>> + Send {
+        std::future::pending()
+    }
+
+    /// The events that are left once the job has ended.
+    fn last(&mut self) -> impl Future<Output = Vec<Event>> + Send {
+        std::future::ready(Vec::new())
+    }
 }
 
 /// Who watches.
@@ -155,6 +165,8 @@ impl<S: Streams> State<S> {
                         return None;
                     }
                 }
+                // Before the first look it is not known what the job is.
+                events = self.told.more(), if !self.is_first => return Some(events),
                 () = self.stop.cancelled() => return Some(self.leave()),
                 // Who comes again is asked who they are.
                 () = self.watcher.is_refused() => return Some(self.leave()),
@@ -179,6 +191,9 @@ impl<S: Streams> State<S> {
         }
         if tick.is_last {
             self.has_ended = true;
+            if tick.stale.is_none() {
+                events.extend(self.told.last().await);
+            }
             events.push(Event::default().event("end").data("{}"));
         }
         Some(events)

@@ -10,16 +10,17 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prs_jobs::homes::Seen;
 use prs_jobs::{report, show};
-use prs_portal::view::{ConfirmPage, Facts, JobPage, RemovePage, SettingsPage};
+use prs_portal::view::{ConfirmPage, Facts, JobPage, LogRows, RemovePage, SettingsPage};
 use serde_json::json;
 
 use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::jobs::begin_to_cancel;
+use crate::api::logs::{find, home};
 use crate::app::App;
-use crate::auth::{May, MayRead, MaySubmit, Role};
+use crate::auth::{May, MayRead, MaySubmit, Principal, Role};
 use crate::http::conditional;
 use crate::http::params::{Params, bad};
-use crate::live::{Streams, Tick, Watcher, events};
+use crate::live::{News, Readers, Streams, Tick, Watcher, events};
 use crate::metrics::PAGE;
 use crate::problem::{Kind, Problem};
 
@@ -125,13 +126,58 @@ pub(crate) async fn live(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&["parts"])?;
+    params.check(&["parts", "log", "at"])?;
+    if let Some(path) = params.one("log")? {
+        return lines(&app, &who, &id, path, params.number("at", (0, u64::MAX))?).await;
+    }
     let wanted = params.one("parts")?.map(|parts| parts.split(',').map(str::to_owned).collect());
     let parts = Parts { wanted: wanted.unwrap_or_default(), ..Parts::default() };
     app.seen(&id).await?;
     let permit = app.watches.stream(&who, PAGE)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), parts, watcher, app.stop.clone(), permit))
+}
+
+/// Tells what a log says as it grows, as a page shows it.
+struct Lines(Readers);
+
+impl Lines {
+    fn event(news: &News) -> Event {
+        let html = LogRows::new(&news.lines).behind(news.gap.map(|(from, to)| to - from)).html();
+        let data = json!({ "html": html, "count": news.lines.len(), "at": news.window.1 });
+        Event::default().event("lines").data(data.to_string())
+    }
+}
+
+impl Streams for Lines {
+    fn events(&mut self, _: &Tick) -> Vec<Event> {
+        Vec::new()
+    }
+
+    async fn more(&mut self) -> Vec<Event> {
+        vec![Self::event(&self.0.news().await)]
+    }
+
+    async fn last(&mut self) -> Vec<Event> {
+        self.0.last().await.iter().map(Self::event).collect()
+    }
+}
+
+/// The stream of a log.
+async fn lines(
+    app: &App,
+    who: &Principal,
+    id: &str,
+    path: &str,
+    at: Option<u64>,
+) -> Result<Response, Problem> {
+    let home = home(app, id).await?;
+    let file = find(&home, path).await?;
+    let reader = app.watches.logs().follow(id, (home.storage(), file.key()), file.name(), at);
+    let lines = Lines(Readers::new(vec![reader?]));
+    let permit = app.watches.stream(who, PAGE)?;
+    let watcher = Watcher::new(&app.access.tokens, who);
+    Ok(events(app.watches.follow(id), lines, watcher, app.stop.clone(), permit))
 }
 
 /// A path as it stands in an address.

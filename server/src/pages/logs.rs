@@ -86,6 +86,7 @@ async fn page(
                 path: window.path,
                 total: window.total_bytes,
                 window: (window.from, window.to),
+                is_whole: window.is_whole,
                 lines: window.lines.into_iter().map(|line| (line.offset, line.text)).collect(),
                 neighbours: (
                     (window.from > 0).then(|| window.from.saturating_sub(WINDOW.1)),

@@ -79,7 +79,14 @@ impl<'a> JobPage<'a> {
         for figure in &mut job.figures {
             figure.is_apart = !figure.is_open;
         }
-        Self { chrome, job, tabs: Tabs::of(facts, Tab::Overview), job_id: &facts.job_id, may_change, may_submit }
+        Self {
+            chrome,
+            job,
+            tabs: Tabs::of(facts, Tab::Overview),
+            job_id: &facts.job_id,
+            may_change,
+            may_submit,
+        }
     }
 
     /// Whether a picture of a job is called so.

@@ -5,6 +5,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::simple::rendered;
 use super::{Chrome, Tabs};
+use crate::text::json::{Piece, pieces};
 use crate::text::{Run, bytes, counted, runs};
 
 /// A log in the list.
@@ -54,10 +55,49 @@ pub struct LogLines {
     pub window: (u64, u64),
     /// The lines, each with where it begins.
     pub lines: Vec<(u64, String)>,
+    /// Whether the last of them has its end.
+    pub is_whole: bool,
     /// Where the windows before and behind begin; nothing where there are none.
     pub neighbours: (Option<u64>, Option<u64>),
     /// Where the last window begins.
     pub last: u64,
+}
+
+/// A line as a page shows it.
+#[derive(Debug)]
+enum Shown {
+    /// Text with its colours.
+    Plain(Vec<Run>),
+    /// An object of JSON, which can be folded open.
+    Json(Vec<Piece>),
+}
+
+/// Lines of a log, each with where it begins: what a window holds, and what comes behind it as the log grows.
+#[derive(Debug, Template)]
+#[template(path = "site/log_lines.html")]
+pub struct LogRows {
+    /// How much before them is left out; empty where nothing is.
+    left_out: String,
+    lines: Vec<(u64, Shown)>,
+}
+
+impl LogRows {
+    /// Of these lines, each with where it begins.
+    pub fn new(lines: &[(u64, String)]) -> Self {
+        let shown = |text: &String| pieces(text).map_or_else(|| Shown::Plain(runs(text)), Shown::Json);
+        Self { left_out: String::new(), lines: lines.iter().map(|(at, text)| (*at, shown(text))).collect() }
+    }
+
+    /// The same behind so many bytes that are left out.
+    #[must_use]
+    pub fn behind(self, left_out: Option<u64>) -> Self {
+        Self { left_out: left_out.map(bytes).unwrap_or_default(), ..self }
+    }
+
+    /// All of them.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
 }
 
 impl LogLines {
@@ -65,8 +105,18 @@ impl LogLines {
         bytes(self.total)
     }
 
-    fn shown(&self) -> Vec<(u64, Vec<Run>)> {
-        self.lines.iter().map(|(at, text)| (*at, runs(text))).collect()
+    fn rows(&self) -> LogRows {
+        LogRows::new(&self.lines)
+    }
+
+    /// From where on one follows the log: a last line that has no end comes once more, when it has.
+    fn grows_from(&self) -> u64 {
+        if self.is_whole { self.window.1 } else { self.lines.last().map_or(self.window.1, |(at, _)| *at) }
+    }
+
+    /// The path as it stands in an address.
+    fn in_address(&self) -> String {
+        utf8_percent_encode(&self.path, NON_ALPHANUMERIC).to_string()
     }
 }
 

@@ -35,7 +35,7 @@ pub use graph::GraphPage;
 pub use job::{Due, JobPage};
 pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
 pub use listed::{running_table, slow_table, waiting_table};
-pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch};
+pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogRows, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub(crate) use nodes::link_nodes;

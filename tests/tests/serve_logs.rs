@@ -1,0 +1,194 @@
+//! Logs as they grow: who follows one is told its lines as they are written, as programs read them and as a page shows them.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Answer, Job, Live, Web};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Runs until there is a file `go` beside the job.
+const WAITS: &str = r#"
+import os, time
+
+def run(mini_batch):
+    while not os.path.exists(os.environ["GO"]):
+        time.sleep(0.05)
+    return mini_batch
+"#;
+
+/// A job that runs, its logs, and a server.
+struct Running {
+    job: Job,
+    id: String,
+    logs: PathBuf,
+    web: Web,
+}
+
+impl Running {
+    fn start() -> (Live, Self) {
+        let job = Job::new(WAITS).with_files(1).with_runtime_folder();
+        let go = job.path("go").display().to_string();
+        let job = job.with("environment_variables", serde_json::json!({ "GO": go }));
+        let (file, id_file) = (job.write_job_file(), job.path("id"));
+        let (file, named) = (file.display().to_string(), id_file.display().to_string());
+        let program = job.start(&["submit", &file, "-o", "json", "--id-file", &named]);
+        let id = wait_for("the job has an id", PATIENCE, || {
+            fs::read_to_string(&id_file).ok().filter(|text| text.ends_with('\n'))
+        });
+        let id = id.trim().to_owned();
+        let logs = job.path("prs-runs").join(&id).join("logs/user/stdout/0");
+        wait_for("the job writes logs", PATIENCE, || logs.is_dir().then_some(()));
+        let web = Web::of_user(&job, &[]);
+        (program, Self { job, id, logs, web })
+    }
+
+    /// Writes `text` behind what a log has.
+    fn say(&self, name: &str, text: &str) {
+        let mut log = fs::OpenOptions::new().create(true).append(true).open(self.logs.join(name)).unwrap();
+        log.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The events at an address, each with its id, its name and its data.
+    fn events(
+        &self,
+        path: &str,
+        last: Option<&str>,
+    ) -> impl Iterator<Item = (String, String, Value)> + use<> {
+        let mut stream = self.web.connect();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        let (port, token) = (self.web.port(), self.token());
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n{last}\r\n"
+        )
+        .unwrap();
+        let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+        std::iter::from_fn(move || {
+            let (mut id, mut name) = (String::new(), String::new());
+            loop {
+                let line = lines.next()?;
+                if let Some(found) = line.strip_prefix("id: ") {
+                    found.clone_into(&mut id);
+                } else if let Some(found) = line.strip_prefix("event: ") {
+                    found.clone_into(&mut name);
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    return Some((id, name, serde_json::from_str(data).unwrap()));
+                }
+            }
+        })
+    }
+
+    fn token(&self) -> String {
+        let path = self.job.path("runtime").join(format!("prs/serve-{}.json", self.web.port()));
+        let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        told["token"].as_str().unwrap().to_owned()
+    }
+}
+
+#[track_caller]
+fn is_refused(answer: &Answer, status: u16, why: &str) {
+    let problem = answer.json(status);
+    assert!(problem["detail"].as_str().unwrap().contains(why), "{problem}");
+}
+
+fn texts(data: &Value) -> Vec<&str> {
+    data["lines"].as_array().unwrap().iter().map(|line| line["text"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn who_follows_logs_is_told_each_line_once_also_after_a_break() {
+    let (program, running) = Running::start();
+    let path = "user/stdout/0/own.stdout.txt";
+    running.say("own.stdout.txt", "before\nbeg");
+    let below = format!("/api/v1/jobs/{}/events", running.id);
+    let mut events = running.events(&format!("{below}?types=status,log&path={path}"), None);
+    assert_eq!(events.next().unwrap().1, "status", "how the job stands comes first");
+    let mut next = |name: &str| events.by_ref().find(|(_, found, _)| found == name).unwrap();
+    let (id, _, data) = next("log");
+    assert_eq!((texts(&data), &data["path"]), (vec!["before"], &Value::from(path)));
+    assert!(id.ends_with(";0:7"), "{id}");
+    running.say("own.stdout.txt", "un\nafter\n");
+    let (id, _, data) = next("log");
+    assert_eq!(
+        (texts(&data), data["from"].as_u64(), data["to"].as_u64()),
+        (vec!["begun", "after"], Some(7), Some(19))
+    );
+    // A client that comes again goes on where it was.
+    running.say("own.stdout.txt", "more\n");
+    let mut again = running.events(&format!("{below}?types=log&path={path}"), Some(&id));
+    assert_eq!(texts(&again.next().unwrap().2), ["more"]);
+    // All logs of a kind and a node, with what the end of the job leaves without the end of a line.
+    let mut of_node = running.events(&format!("{below}?types=log,end&kind=stdout&node=0"), None);
+    assert!(
+        of_node.any(|(_, name, data)| name == "log" && texts(&data) == ["before", "begun", "after", "more"])
+    );
+    running.say("own.stdout.txt", "last");
+    fs::write(running.job.path("go"), "").unwrap();
+    program.wait().expect_completed();
+    let rest: Vec<_> = again.map(|(_, name, data)| (name, data)).collect();
+    assert!(rest.iter().any(|(name, data)| name == "log" && texts(data) == ["last"]), "{rest:?}");
+    assert_eq!(rest.last().unwrap().0, "end");
+}
+
+#[test]
+fn a_stream_of_logs_says_what_it_cannot_follow() {
+    let (program, running) = Running::start();
+    let below = format!("/api/v1/jobs/{}/events", running.id);
+    let nine = "&path=a".repeat(9);
+    for (query, status, why) in [
+        ("types=odd", 400, "none of status, log, end"),
+        ("types=log", 400, "needs path, or kind and node"),
+        ("types=log&kind=stdout", 400, "needs path, or kind and node"),
+        ("types=log&kind=odd&node=0", 400, "none of result"),
+        ("types=log&path=none.txt", 404, "none.txt"),
+        ("path=job_result.txt", 400, "add log to types"),
+        (&format!("types=log{nine}"), 400, "8 logs are the most"),
+    ] {
+        is_refused(&running.web.get(&format!("{below}?{query}")), status, why);
+    }
+    for number in 0..33 {
+        running.say(&format!("p{number:02}.stdout.txt"), "x\n");
+    }
+    let many = running.web.get(&format!("{below}?types=log&kind=stdout&node=0"));
+    is_refused(&many, 400, "32 the most");
+    fs::write(running.job.path("go"), "").unwrap();
+    program.wait().expect_completed();
+}
+
+#[test]
+fn a_page_of_a_log_grows_with_it_and_folds_json() {
+    let (program, running) = Running::start();
+    let json = r#"{"level": "info", "of": {"rows": [1, 2]}}"#;
+    running.say("own.stdout.txt", &format!("{json}\nplain <b>\nhal"));
+    let page = format!("/jobs/{}/logs/user/stdout/0/own.stdout.txt", running.id);
+    let html = running.web.page(&page).text();
+    let folded = "<details class=\"l\" id=\"b0\"><summary>{<i>&#34;level&#34;: &#34;info&#34;,</i>";
+    assert!(html.contains(folded), "{html}");
+    assert!(
+        html.contains("plain &#60;b&#62;") && html.matches("<details class=\"l\"").count() == 1,
+        "{html}"
+    );
+    // It is followed from its last line on, which has no end yet.
+    let at = json.len() + 1 + "plain <b>\n".len();
+    assert!(html.contains(&format!("data-at=\"{at}\"")), "{html}");
+    let live = format!("/jobs/{}/live?log=user%2Fstdout%2F0%2Fown%2Estdout%2Etxt&at={at}", running.id);
+    let mut events = running.events(&live, None);
+    running.say("own.stdout.txt", "f\n{\"a\":1}\n");
+    let mut html = String::new();
+    while !html.contains("<i>&#34;a&#34;:1</i>") {
+        let (_, name, data) = events.next().unwrap();
+        assert_eq!(name, "lines", "{data}");
+        html.push_str(data["html"].as_str().unwrap());
+    }
+    assert!(html.starts_with(&format!("<div class=\"l\" id=\"b{at}\">half\n</div>")), "{html}");
+    fs::write(running.job.path("go"), "").unwrap();
+    program.wait().expect_completed();
+    assert_eq!(events.last().unwrap().1, "end");
+}
