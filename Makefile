@@ -83,8 +83,6 @@ fuzz: ## try what reads foreign bytes on made-up inputs, PRS_FUZZ_SECONDS each [
 # Everything that may die dies, several times each; the fixed seeds make a failure come again. docs/reliability.md tells more.
 .PHONY: chaos
 chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] each, PRS_CHAOS_DISTANCE=1 from afar; PRS_DAMAGE_ROUNDS [1000] flipped bits
-	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || \
-		{ echo "a chaos scenario shifts clocks: apt-get install faketime" >&2; exit 1; }
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" \
 		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --test-threads 1 --skip the_long_run --skip over_minio
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
@@ -258,16 +256,17 @@ $(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
 	$(VENV)/bin/pip install -q -r bench/requirements-peers.txt
 	@touch $@
 
-# The servers that tests start for themselves, on ports of their own. The package may start a service of the system
-# as well, which no test touches.
+# The servers that tests start for themselves, on ports of their own, and what shifts the clock of a program. A package may
+# start a service of the system as well, which no test touches.
 .PHONY: servers
 servers:
 	@missing=; \
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || missing="$$missing rabbitmq-server"; \
+	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing="$$missing faketime"; \
 	[ -z "$$missing" ] && exit 0; \
-	[ "$$(id -u)" = 0 ] || { echo "tests start servers that are not here: install$$missing" >&2; exit 1; }; \
+	[ "$$(id -u)" = 0 ] || { echo "tests need programs that are not here: install$$missing" >&2; exit 1; }; \
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$missing
 
 # Built from source once (some minutes) where it is missing.

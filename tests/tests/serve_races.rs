@@ -27,9 +27,10 @@ code_configuration: {code: src, scoring_script: score.py}
 environment: local
 ";
 
-/// A folder with what a deployment needs.
+/// A folder with what a deployment needs, and a job whose mini-batches run side by side: one that is held keeps no other back.
 fn job(script: &str) -> Job {
-    let job = Job::new(script).with_files(3).with("mini_batch_size", 1).with_runtime_folder();
+    let job = Job::new(script).with_files(3).with("mini_batch_size", 1).with("process_count_per_node", 3);
+    let job = job.with_runtime_folder();
     for (name, text) in [
         ("src/score.py", "def run(batch):\n    return batch\n"),
         ("model/weights", "one"),
@@ -196,7 +197,7 @@ fn a_token_that_many_revoke_is_revoked_once() {
 fn who_looks_at_a_job_again_and_again_gets_it_when_it_changes() {
     let fleet = Fleet::shared();
     let job = fleet.job(job(HOLDS)).with("compute_target", "looked-at");
-    let _worker = fleet.worker(&job, &["--target", "looked-at"]);
+    let _worker = fleet.worker(&job, &["--target", "looked-at", "--slots", "3"]);
     let (one, other) = (served(&job), served(&job));
     let id = fleet.hand_in(&job);
     let path = format!("/api/v1/jobs/{id}");
@@ -239,7 +240,7 @@ fn who_looks_at_a_job_again_and_again_gets_it_when_it_changes() {
 fn the_streams_of_a_revoked_token_end() {
     let fleet = Fleet::shared();
     let job = fleet.job(job(HOLDS)).with("compute_target", "watched");
-    let _worker = fleet.worker(&job, &["--target", "watched"]);
+    let _worker = fleet.worker(&job, &["--target", "watched", "--slots", "3"]);
     let mut webs = [served(&job), served(&job)];
     let id = fleet.hand_in(&job);
     let made = webs[0].send("POST", "/api/v1/tokens", &[JSON], br#"{"name": "watches", "role": "read"}"#);

@@ -51,8 +51,9 @@ fn state_of(web: &Web, id: &str) -> Value {
 fn who_watches_a_server_that_is_killed_sees_the_same_at_another_and_when_it_is_back() {
     let fleet = Fleet::shared();
     let job = Job::new(HOLDS).with_files(3).with("mini_batch_size", 1).with("compute_target", "watched");
-    let job = fleet.job(job.with_runtime_folder());
-    let _worker = fleet.worker(&job, &["--target", "watched"]);
+    // All run side by side: one that is held keeps no other back.
+    let job = fleet.job(job.with("process_count_per_node", 3).with_runtime_folder());
+    let _worker = fleet.worker(&job, &["--target", "watched", "--slots", "3"]);
     let id = fleet.hand_in(&job);
     let secret = secret(&job, "submit");
     let mut killed = Web::start(&job, &RATES);
