@@ -68,11 +68,12 @@ pub struct Comparison {
 pub async fn compare(homes: [&Home; 2], seen: [Seen; 2]) -> Result<Comparison, Failure> {
     let [one, other] = seen;
     let settings = differing(&one.record.as_given().spec, &other.record.as_given().spec);
-    let codes = (archive_of(&**homes[0], &one.record).await?, archive_of(&**homes[1], &other.record).await?);
     let same = one.record.as_given().code == other.record.as_given().code;
     let mut files = if same {
         Vec::new()
     } else {
+        let codes =
+            (archive_of(&**homes[0], &one.record).await?, archive_of(&**homes[1], &other.record).await?);
         let differing = tokio::task::spawn_blocking(move || changed(codes.0.as_ref(), codes.1.as_ref()));
         differing
             .await

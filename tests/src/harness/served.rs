@@ -27,7 +27,7 @@ pub const HANDING_IN: Duration = Duration::from_secs(75 + 10);
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What people look at of the jobs `running` and `ended` and of the fleet.
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/jobs",
     "/jobs/running",
     "/jobs/running/errors",
@@ -43,6 +43,7 @@ const PAGES: [&str; 15] = [
     "/admin/servers",
     "/admin/tokens",
     "/admin/audit",
+    "/compare?a=running&b=ended",
 ];
 /// What programs ask for.
 const CALLS: [&str; 24] = [
