@@ -20,6 +20,7 @@ use crate::live::Watches;
 use crate::metrics::Metrics;
 use crate::problem::{Kind, Places, Problem};
 use crate::servers::ServersView;
+use crate::shared_looks::SharedLooks;
 
 /// What goes past a server.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// The jobs that are watched.
     pub(crate) watches: Watches,
+    /// The jobs that are asked for now.
+    pub(crate) looks: SharedLooks<Result<Arc<(Seen, Option<Live>)>, Problem>>,
     /// What stands around pages.
     pub(crate) chrome: Chrome,
     /// Places of its disk that no problem names.
@@ -101,13 +104,17 @@ impl App {
         Ok((home, seen))
     }
 
-    /// The same, and what its orchestrator said last of this start of it.
-    pub(crate) async fn told(&self, id: &str) -> Result<(Home, Seen, Option<Live>), Problem> {
+    /// How the job with this id stands, and what its orchestrator said last of this start of it; one look for all who ask at once.
+    pub(crate) async fn told(&self, id: &str) -> Result<Arc<(Seen, Option<Live>)>, Problem> {
+        self.looks.get(id, async || Ok(Arc::new(self.look(id).await?))).await
+    }
+
+    async fn look(&self, id: &str) -> Result<(Seen, Option<Live>), Problem> {
         let home = self.home(id).await?;
         let refused = |failure| Problem::of(&failure, Kind::REFUSED);
         let record = home.record().await.map_err(refused)?;
         let (seen, published) = brief(&*home, record, &[Live::NAME]).await.map_err(refused)?;
         let live = published.live.filter(|live| live.incarnation == seen.record.incarnation);
-        Ok((home, seen, live))
+        Ok((seen, live))
     }
 }

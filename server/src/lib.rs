@@ -16,6 +16,7 @@
 //! | `metrics/` | what is counted of the server, and figures of the fleet, for Prometheus |
 //! | `code_lines` | the lines of code that errors came from, each read once |
 //! | `live/` | what watchers of a job see, made once for all of them |
+//! | `shared_looks` | looks at a job that all share who ask for it at once |
 //! | `app` | what handlers share |
 //! | `frame` | around every request: its number, who asks, the headers and the problem of its answer |
 //! | `traced` | the span of a request, where spans are sent |
@@ -47,6 +48,7 @@ mod problem;
 mod roles;
 mod serve;
 mod servers;
+mod shared_looks;
 mod traced;
 
 pub use app::Direct;

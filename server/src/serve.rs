@@ -48,6 +48,7 @@ use crate::pages::Assets;
 use crate::problem::Places;
 use crate::roles::authorize;
 use crate::servers::ServersView;
+use crate::shared_looks::SharedLooks;
 use crate::{api, pages};
 
 /// A client that sends no whole request for so long is left.
@@ -279,6 +280,7 @@ impl Server {
             counts: Counts::new(&options.limits),
             audit: Audit::open(&whereabouts).await.map_err(ServeError::Jobs)?,
             watches: Watches::new(whereabouts.clone(), options.limits.streams, &metrics),
+            looks: SharedLooks::default(),
             metrics,
             chrome: Chrome {
                 place,

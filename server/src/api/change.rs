@@ -102,11 +102,12 @@ pub(crate) async fn patch(
         app.index.forget(&home.called()).await;
         info!(job_id = id, who = who.name, "is called otherwise");
     }
-    let (_, seen, live) = app.told(&id).await?;
-    app.index.note(&seen).await;
+    let told = app.told(&id).await?;
+    let (seen, live) = &*told;
+    app.index.note(seen).await;
     let mut headers = headers;
     headers.remove(axum::http::header::IF_NONE_MATCH);
-    JobObject::with(&seen, live.as_ref()).answer(&headers, None)
+    JobObject::with(seen, live.as_ref()).answer(&headers, None)
 }
 
 /// Whether `who` may remove the job: one that they handed in, or any with the role `admin`.

@@ -310,8 +310,9 @@ pub(crate) async fn one(
     if let Some(other) = wait_for.filter(|for_what| !["ended", "changed"].contains(for_what)) {
         return Err(bad("wait_for", format_args!("{other:?} is neither ended nor changed")));
     }
-    let (_, seen, live) = app.told(&id).await?;
-    let mut object = JobObject::with(&seen, live.as_ref());
+    let told = app.told(&id).await?;
+    let (seen, live) = &*told;
+    let mut object = JobObject::with(seen, live.as_ref());
     if let Some(for_what) = wait_for.filter(|_| !seen.result.state.is_final()) {
         let before = object.steady();
         let mut ticks = app.watches.follow(&id);
@@ -334,8 +335,8 @@ pub(crate) async fn one(
         object = if let Some(now) = waited {
             now
         } else {
-            let (_, seen, live) = app.told(&id).await?;
-            JobObject::with(&seen, live.as_ref())
+            let (seen, live) = &*app.told(&id).await?;
+            JobObject::with(seen, live.as_ref())
         };
     }
     object.answer(&headers, params.one("fields")?)
