@@ -22,6 +22,9 @@ use crate::problem::{Kind, Places, Problem};
 use crate::servers::ServersView;
 use crate::shared_looks::SharedLooks;
 
+/// A job as it was seen, with what its orchestrator said last; or why it cannot be seen.
+pub(crate) type Looked = Result<Arc<(Seen, Option<Live>)>, Problem>;
+
 /// What goes past a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Direct {
@@ -59,7 +62,7 @@ pub(crate) struct Shared {
     /// The jobs that are watched.
     pub(crate) watches: Watches,
     /// The jobs that are asked for now.
-    pub(crate) looks: SharedLooks<Result<Arc<(Seen, Option<Live>)>, Problem>>,
+    pub(crate) looks: SharedLooks<Looked>,
     /// What stands around pages.
     pub(crate) chrome: Chrome,
     /// Places of its disk that no problem names.
