@@ -113,6 +113,8 @@ struct State<S> {
     told: S,
     watcher: Watcher,
     stop: CancellationToken,
+    /// Whether a look was told of, fresh or not.
+    has_begun: bool,
     is_first: bool,
     /// Why what was told is stale, as it was told; nothing where it is not.
     stale: Option<String>,
@@ -134,6 +136,7 @@ pub(crate) fn events<S: Streams>(
         told,
         watcher,
         stop,
+        has_begun: false,
         is_first: true,
         stale: None,
         has_ended: false,
@@ -158,7 +161,7 @@ impl<S: Streams> State<S> {
             return None;
         }
         // The look that is there serves the first time.
-        if !self.is_first || self.ticks.borrow().number == 0 {
+        if self.has_begun || self.ticks.borrow().number == 0 {
             tokio::select! {
                 changed = self.ticks.changed() => {
                     if changed.is_err() {
@@ -173,6 +176,8 @@ impl<S: Streams> State<S> {
                 () = tokio::time::sleep_until(self.until) => return Some(self.leave()),
             }
         }
+        // Also where it says that nothing can be seen: the next one may take long.
+        self.has_begun = true;
         let tick = Arc::clone(&self.ticks.borrow_and_update());
         let mut events = Vec::new();
         match (&tick.stale, &self.stale) {
