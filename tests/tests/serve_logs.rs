@@ -169,7 +169,7 @@ fn a_page_of_a_log_grows_with_it_and_folds_json() {
     running.say("own.stdout.txt", &format!("{json}\nplain <b>\nhal"));
     let page = format!("/jobs/{}/logs/user/stdout/0/own.stdout.txt", running.id);
     let html = running.web.page(&page).text();
-    let folded = "<details class=\"l\" id=\"b0\"><summary>{<i>&#34;level&#34;: &#34;info&#34;,</i>";
+    let folded = "<details class=\"l\" id=\"b0\"><summary>{<i>&#34;level&#34;: &#34;info&#34;, </i>";
     assert!(html.contains(folded), "{html}");
     assert!(
         html.contains("plain &#60;b&#62;") && html.matches("<details class=\"l\"").count() == 1,

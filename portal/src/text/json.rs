@@ -32,6 +32,8 @@ pub fn pieces(line: &str) -> Option<Vec<Piece>> {
         pieces.push(mark);
         from = to;
     };
+    // An entry begins at its first letter, so that entries stand below one another.
+    let entry = |at: usize| text.len() - text[at..].trim_start().len();
     // Of each bracket that is open whether its entries are told apart.
     let mut open = Vec::new();
     for (at, letter) in text.char_indices() {
@@ -45,7 +47,7 @@ pub fn pieces(line: &str) -> Option<Vec<Piece>> {
                 open.push(!is_empty && depth < DEEPEST);
                 depth += 1;
                 if open.last() == Some(&true) {
-                    add(&mut pieces, at + 1, Piece::Begin);
+                    add(&mut pieces, entry(at + 1), Piece::Begin);
                 }
             }
             '}' | ']' => {
@@ -55,7 +57,7 @@ pub fn pieces(line: &str) -> Option<Vec<Piece>> {
                 }
             }
             ',' if open.last() == Some(&true) => {
-                add(&mut pieces, at + 1, Piece::End);
+                add(&mut pieces, entry(at + 1), Piece::End);
                 pieces.push(Piece::Begin);
             }
             _ => {}
@@ -84,7 +86,7 @@ mod tests {
             ("{\"a\":1}", Some("{«\"a\":1»}")),
             (
                 " {\"a\": \"x, {y}\", \"b\": [1, {\"c\": \"\\\"\"}]}",
-                Some("{«\"a\": \"x, {y}\",»« \"b\": [«1,»« {«\"c\": \"\\\"\"»}»]»}"),
+                Some("{«\"a\": \"x, {y}\", »«\"b\": [«1, »«{«\"c\": \"\\\"\"»}»]»}"),
             ),
             ("{\"a\":{},\"b\":[ ]}", Some("{«\"a\":{},»«\"b\":[ ]»}")),
             ("{}", None),
