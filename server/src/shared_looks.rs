@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// The last look at a job: when it began, and what it saw.
 type Last<T> = Arc<tokio::sync::Mutex<Option<(Instant, T)>>>;
 
-/// Looks at jobs, by their ids, as long as somebody waits for them.
+/// Looks at jobs, by their ids, as long as a caller waits for them.
 #[derive(Debug)]
 pub(crate) struct SharedLooks<T>(Mutex<HashMap<String, Last<T>>>);
 

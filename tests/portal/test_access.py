@@ -78,7 +78,7 @@ EVIL = """<!doctype html><title>another site</title>
 <form id=f method=post action="{target}"><input name=reason value=evil></form>
 <iframe id=i src="{page}"></iframe>
 """
-# What a page of another site tries with the session of whoever looks at it; what it reads of the answers.
+# What a page of another site tries with the session of its reader; what it reads of the answers.
 TRIES = """async ([target, list]) => {
     const tried = [];
     for (const kind of ['text/plain', 'application/x-www-form-urlencoded', 'application/json']) {

@@ -158,9 +158,9 @@ impl Made {
     /// Says for the orchestrator and the nodes what they would say each second.
     fn say(&self, fleet: &SimulatedFleet) {
         let Some(fence) = self.fence else { return };
-        fleet.hear_nodes(&self.simulated);
+        fleet.hear_nodes(&self.simulated).unwrap();
         let parts = self.simulated.parts().into_iter().map(|(name, part)| (name, Bytes::from(part)));
-        fleet.publish(&self.id, &parts.collect::<Vec<_>>(), fence);
+        fleet.publish(&self.id, &parts.collect::<Vec<_>>(), fence).unwrap();
     }
 
     /// The first who reads waits for what is published for them.

@@ -68,7 +68,7 @@ fn a_ledger_that_is_away_makes_what_is_shown_stale_until_it_is_back() {
     let made = Simulation { mini_batches: 1_000, nodes: 4, is_running: true }.write("running", &folder);
     fleet.bring("running", &folder);
     fleet.enter(&made);
-    fleet.hear_nodes(&made);
+    fleet.hear_nodes(&made).unwrap();
     // What is entered stands on the disk of the ledger.
     fleet.redis.cli(&["config", "set", "appendfsync", "always"]);
     let job = fleet.variables().iter().fold(job, |job, (name, value)| job.with_own_variable(name, value));
@@ -99,7 +99,7 @@ fn a_ledger_that_is_away_makes_what_is_shown_stale_until_it_is_back() {
     assert!(away["since"].is_string(), "{away}");
 
     fleet.redis.restart();
-    fleet.hear_nodes(&made);
+    fleet.hear_nodes(&made).unwrap();
     for watching in [&page, &program, &late] {
         watching.hears("fresh");
     }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use prs_common::ledger::LedgerErrorKind;
 
 use super::{Answer, Job, Simulated, SimulatedFleet, Simulation, Web};
 use crate::deadline::{comes_within, wait_for};
@@ -212,8 +213,11 @@ impl Orchestrator {
             while !is_over.load(Ordering::Relaxed) {
                 made.goes_on();
                 let parts = made.parts().into_iter().map(|(name, part)| (name, Bytes::from(part)));
-                fleet.publish(&made.record.job_id, &parts.collect::<Vec<_>>(), fence);
-                fleet.hear_nodes(&made);
+                let said = fleet.publish(&made.record.job_id, &parts.collect::<Vec<_>>(), fence);
+                // A ledger that is full takes nothing, and it goes on all the same.
+                if let Err(refused) = said.and_then(|()| fleet.hear_nodes(&made)) {
+                    assert_eq!(refused.kind, LedgerErrorKind::Unavailable, "{refused}");
+                }
                 std::thread::sleep(Duration::from_millis(300));
             }
         });

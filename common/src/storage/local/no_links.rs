@@ -1,5 +1,5 @@
 //! Opens the file of an object without following a link below the root: a link is no object, and what it leads to may be no business of
-//! those who read the store. A pipe that somebody left there holds nobody up.
+//! those who read the store. A pipe in the place of a file holds no reader up.
 
 use std::fs::{File, Metadata};
 use std::io;

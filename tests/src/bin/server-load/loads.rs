@@ -227,9 +227,9 @@ impl Orchestrators {
                 let parts: Vec<(&str, Bytes)> =
                     made.parts().into_iter().map(|(name, part)| (name, part.into())).collect();
                 for job in &jobs {
-                    fleet.publish(&job.id, &parts, job.fence);
+                    fleet.publish(&job.id, &parts, job.fence).expect("Redis answers");
                 }
-                fleet.hear_nodes(&made);
+                fleet.hear_nodes(&made).expect("Redis answers");
                 std::thread::sleep(Duration::from_secs(1).saturating_sub(begun.elapsed()));
             }
         });
