@@ -108,7 +108,7 @@ impl<'a> JobPage<'a> {
         super::simple::rendered(self)
     }
 
-    /// A part by its name: one of [`Self::parts`], or `table-` and the name of a picture for its table. Nothing where the page has none
+    /// A part by its name: as in `data-part` of the page, or `table-` and the name of a picture for its table. Nothing where the page has none
     /// of this name.
     pub fn part(&self, name: &str) -> Option<String> {
         if let Some(id) = name.strip_prefix("table-") {
