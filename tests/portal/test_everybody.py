@@ -62,7 +62,15 @@ def pages(site: Site, jobs: dict[str, str]) -> list[str]:
         "/code/main.py",
         "/code?frame=x.py&line=1",
     ]
-    more += ["?table=tries&table=nodes", "/graph", "/cancel", "/remove", "/resume", "/resubmit", "/report.html"]
+    more += [
+        "?table=tries&table=nodes",
+        "/graph",
+        "/cancel",
+        "/remove",
+        "/resume",
+        "/resubmit",
+        "/report.html",
+    ]
     found = [f"/jobs/{job}{tab}" for tab in tabs + more]
     found += [f"/jobs/{jobs[name]}{tab}" for name in jobs if name != "ended" for tab in tabs]
     found += [f"/jobs/{jobs['flow']}/graph"]
