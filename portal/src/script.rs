@@ -183,7 +183,7 @@ fn needed_blank(before: Token<'_>, token: Token<'_>, ends_line: bool) -> Option<
     if !ends_line {
         return (is_between_words || is_between_signs).then_some(' ');
     }
-    // A line goes on where what ends it, or begins the next one, says so.
+    // The end of a line is no end of a statement where its last sign, or the first of the next one, needs more.
     (!";{}(,[=>&|?:".contains(last) && !"})].?:&|".contains(first)).then_some('\n')
 }
 

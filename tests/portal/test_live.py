@@ -13,6 +13,15 @@ from site_of_tests import DEADLINE, Site, wait_until
 SLOW = "import time\n\ndef run(batch):\n    time.sleep(0.3)\n    print('one')\n    return batch\n"
 
 
+def opened(site: Site, browser: Browser) -> Page:
+    """A page of a browser of its own, which a link has logged in."""
+    page = browser.new_context().new_page()
+    page.set_default_timeout(DEADLINE * 1000)
+    page.goto(site.new_link())
+    page.wait_for_url("**/jobs")
+    return page
+
+
 @pytest.fixture(scope="module")
 def running(site: Site) -> Iterator[str]:
     program = site.start("watched", 400, SLOW)
@@ -49,10 +58,7 @@ def test_a_server_that_comes_back_finds_its_pages_where_they_were(tmp_path: Path
 
 
 def test_a_reader_pauses_and_goes_on(site: Site, browser: Browser, running: str) -> None:
-    page = browser.new_context().new_page()
-    page.set_default_timeout(DEADLINE * 1000)
-    page.goto(site.new_link())
-    page.wait_for_url("**/jobs")
+    page = opened(site, browser)
     page.goto(f"{site.url}/jobs/{running}")
     expect(page.locator("[data-state]")).to_have_text("live")
     page.keyboard.press("p")
@@ -99,10 +105,7 @@ def test_everything_but_news_works_without_a_script(site: Site, browser: Browser
 def test_a_table_comes_when_it_is_opened_and_stays_while_it_is(
     site: Site, browser: Browser, running: str
 ) -> None:
-    page = browser.new_context().new_page()
-    page.set_default_timeout(DEADLINE * 1000)
-    page.goto(site.new_link())
-    page.wait_for_url("**/jobs")
+    page = opened(site, browser)
     page.goto(f"{site.url}/jobs/{running}")
     rate = page.locator("[data-part=picture-rate]")
     rate.locator("summary").click()
@@ -132,10 +135,7 @@ def test_a_table_comes_when_it_is_opened_and_stays_while_it_is(
 def test_a_table_that_does_not_come_says_why_and_is_asked_for_again(
     site: Site, browser: Browser, running: str
 ) -> None:
-    page = browser.new_context().new_page()
-    page.set_default_timeout(DEADLINE * 1000)
-    page.goto(site.new_link())
-    page.wait_for_url("**/jobs")
+    page = opened(site, browser)
     page.goto(f"{site.url}/jobs/{running}")
     page.route("**/part/table-rate", lambda route: route.abort())
     rate = page.locator("[data-part=picture-rate] details")
@@ -155,10 +155,7 @@ def test_a_table_that_does_not_come_says_why_and_is_asked_for_again(
 def test_a_hidden_page_keeps_its_title_and_says_nothing_where_the_server_is_away(
     site: Site, browser: Browser, running: str
 ) -> None:
-    page = browser.new_context().new_page()
-    page.set_default_timeout(DEADLINE * 1000)
-    page.goto(site.new_link())
-    page.wait_for_url("**/jobs")
+    page = opened(site, browser)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     asked: list[str] = []

@@ -8,17 +8,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Answer, Fleet, Job, Live, Web};
+use prs_tests::harness::{Answer, Fleet, Job, Live, NAMES, Web};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
 
 /// Every second file fails.
 const FAILS: &str = r#"

@@ -6,16 +6,9 @@ use std::fs;
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Job, Web};
+use prs_tests::harness::{Job, NAMES, Web};
 use rustix::process::Signal;
 use serde_json::Value;
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const FORM: [(&str, &str); 2] =

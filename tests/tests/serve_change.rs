@@ -6,15 +6,8 @@ use std::fs;
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Answer, Fleet, Job, Live, Web};
+use prs_tests::harness::{Answer, Fleet, Job, Live, NAMES, Web};
 use serde_json::{Value, json};
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
 
 const SLOW: &str = r"
 import os, time

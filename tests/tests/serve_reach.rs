@@ -8,15 +8,8 @@ use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::http::HttpServer;
-use prs_tests::harness::{Answer, Fleet, Job, Web};
+use prs_tests::harness::{Answer, Fleet, Job, NAMES, Web};
 use serde_json::{Value, json};
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const PATIENCE: Duration = Duration::from_mins(2);

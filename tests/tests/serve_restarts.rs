@@ -10,25 +10,12 @@ use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::served::{Orchestrator, Watching, two_jobs};
-use prs_tests::harness::{Answer, Fleet, HOLDS, Job, Random, Web, host_of};
+use prs_tests::harness::{Answer, DEPLOYMENT, Fleet, HOLDS, Job, NAMES, Random, Web, host_of};
 use serde_json::{Value, json};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const PATIENCE: Duration = Duration::from_mins(2);
 const RATES: [&str; 6] = ["--write-rate", "10000", "--read-rate", "100000", "--max-requests-of-one", "500"];
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
-const DEPLOYMENT: &str = "
-type: model
-model: {path: model}
-code_configuration: {code: code, scoring_script: main.py}
-environment: local
-settings: {mini_batch_size: 1, retry_settings: {max_retries: 0}}
-";
 
 /// The secret of a new token, which all servers take.
 fn secret(job: &Job, role: &str) -> String {

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use prs_tests::harness::{Answer, Job, Web, another_user_reads, as_another_user};
 use serde_json::Value;
@@ -352,7 +351,6 @@ fn what_is_large_stays_within_the_memory_of_a_server() {
         let answer = web.send("POST", path, &[JSON], body.as_bytes());
         assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
     }
-    std::thread::sleep(Duration::from_millis(500));
     let used = web.program.peak_memory();
     assert!(used < MEMORY, "{used} bytes");
     assert_eq!(web.get("/api/v1/jobs").status, 200);

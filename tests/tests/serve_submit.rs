@@ -9,16 +9,9 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Answer, Fleet, Job, Web};
+use prs_tests::harness::{Answer, Fleet, Job, NAMES, Web};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
 
 /// Fails while the file `fail` is beside it.
 const FAILS: &str = r#"

@@ -7,22 +7,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Answer, Fleet, Job, Web, host_of};
+use prs_tests::harness::{Answer, DEPLOYMENT, Fleet, Job, NAMES, Web, host_of};
 use serde_json::{Value, json};
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
-const DEPLOYMENT: &str = "
-type: model
-model: {path: model}
-code_configuration: {code: code, scoring_script: main.py}
-environment: local
-settings: {mini_batch_size: 1, retry_settings: {max_retries: 0}}
-";
 
 const PATIENCE: Duration = Duration::from_mins(2);
 const JSON: (&str, &str) = ("Content-Type", "application/json");

@@ -11,15 +11,8 @@ use std::time::Duration;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::servers::{Certificates, free_port};
-use prs_tests::harness::{Answer, Fleet, Job, Web};
+use prs_tests::harness::{Answer, Fleet, Job, NAMES, Web};
 use serde_json::Value;
-
-const NAMES: &str = r"
-import os
-
-def run(mini_batch):
-    return [os.path.basename(path) for path in mini_batch]
-";
 
 /// What a revoked token may be taken for at most, with what a slow machine adds.
 const REVOKED: Duration = Duration::from_secs(20);

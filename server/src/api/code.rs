@@ -9,7 +9,7 @@ use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::code::{self, Content};
 use serde::Serialize;
 
-use super::files::absent;
+use super::files::{SANDBOX, absent};
 use super::jobs::Page;
 use crate::app::App;
 use crate::auth::MayRead;
@@ -64,7 +64,7 @@ pub(crate) async fn archive(
     let headers = [
         (CONTENT_TYPE, "application/gzip"),
         (CONTENT_DISPOSITION, "attachment; filename=\"code.tar.gz\""),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+        (CONTENT_SECURITY_POLICY, SANDBOX),
     ];
     Ok((headers, body).into_response())
 }
@@ -93,9 +93,6 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let text = text(&app, &id, &path).await?;
-    let headers = [
-        (CONTENT_TYPE, "text/plain; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
-    ];
+    let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (CONTENT_SECURITY_POLICY, SANDBOX)];
     Ok((headers, text).into_response())
 }

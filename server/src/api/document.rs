@@ -97,7 +97,7 @@ routes! {
     get "/api/v1/jobs/{job}/events", "read", [
         ("types", "status, log, end; several with commas [status]"), ("path", "a log that is followed, as it grows; at most 8"),
         ("kind", "logs of this kind, of a node: result, error, stdout, stderr, system, perf or progress"), ("node", "the number of a node")
-    ], "What happens to it, as server-sent events: status with the job where it changed, log with lines of a log, gap with the bytes of one that were left out, end after the last. Last-Event-ID goes on with the logs where a client had them.";
+    ], "Server-sent events of the job: status with the job where it changed, log with lines of a log, gap with the range of bytes that a log left out, end after the last one. With Last-Event-ID logs continue where the client stopped.";
     get "/api/v1/jobs/{job}/logs", "read", [("q", "part of the name"), ("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its logs.";
     get "/api/v1/jobs/{job}/logs/{path}", "read", [("tail", "bytes at its end, at most 4194304"), ("download", "true: as a file to keep")], "A log, or a range of it.";
     get "/api/v1/jobs/{job}/log-lines", "read", [

@@ -22,6 +22,9 @@ use crate::http::conditional;
 use crate::http::range::{Asked, asked};
 use crate::problem::{Kind, Problem};
 
+/// The policy of an answer with what a user wrote: a browser runs and loads nothing of it.
+pub(crate) const SANDBOX: &str = "default-src 'none'; sandbox";
+
 /// Bytes that are read at once.
 const PIECE: u64 = 1 << 20;
 /// What stands as it is in the name of a file in a header (RFC 8187).
@@ -105,7 +108,7 @@ impl File {
         found.extend(header(CONTENT_LENGTH, &(range.end - range.start).to_string()));
         found.extend(header(ACCEPT_RANGES, "bytes"));
         found.extend(header(ETAG, &tag));
-        found.extend(header(CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"));
+        found.extend(header(CONTENT_SECURITY_POLICY, SANDBOX));
         if !self.is_text {
             found.extend(header(CONTENT_DISPOSITION, &format!("attachment; filename*=UTF-8''{name}")));
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 use prs_common::storage::{Storage, StorageError, StorageExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -214,13 +214,10 @@ impl Readers {
 
     /// What is left of the logs of a job that has ended, with lines that have no end.
     pub(crate) async fn last(&mut self) -> Vec<News> {
-        let mut news = Vec::new();
-        for reader in &mut self.0 {
-            // What was seen before the end of the job may lack its last words.
-            let _ = timeout(LAST_LOOK, reader.grown.changed()).await;
-            news.extend(reader.read(true));
-        }
-        news
+        // What was seen before the end of the job may lack its last words. All are waited for together.
+        let looks = self.0.iter_mut().map(|reader| timeout(LAST_LOOK, reader.grown.changed()));
+        join_all(looks).await;
+        self.0.iter_mut().filter_map(|reader| reader.read(true)).collect()
     }
 
     /// Up to where each was read, in their order; nothing for one that was not looked at yet.

@@ -136,13 +136,13 @@ async fn look(
 ) {
     let (mut number, mut looks) = (0, Looks::default());
     let mut fresh_at = None;
+    // What came while nothing could be seen is shown at once.
+    let mut is_all_due = true;
     loop {
         let began = Instant::now();
         number += 1;
         let before = Arc::clone(&sender.borrow());
-        // What came while nothing could be seen is shown at once.
-        let is_after_gap = before.stale.is_some() || before.seen.is_none();
-        let due = if is_after_gap { Due::ALL } else { Due::at(number) };
+        let due = if is_all_due { Due::ALL } else { Due::at(number) };
         let seen = {
             let mut seeing = pin!(see(&mut looks, id, (whereabouts, code_lines), due));
             if let Ok(seen) = timeout(LATE, &mut seeing).await {
@@ -170,6 +170,7 @@ async fn look(
             }
             Err(failure) => (Err(failure.to_string()), failure.is_usage()),
         };
+        is_all_due = news.is_err() || began.elapsed() >= LATE;
         match news {
             Ok(tick) => {
                 fresh_at = Some(Instant::now());

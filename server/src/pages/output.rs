@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::job::in_address;
 use super::tabs::OnTabs;
-use crate::api::files::{absent, of_storage};
+use crate::api::files::{SANDBOX, absent, of_storage};
 use crate::api::outputs::{OutputFile as Listed, files, result_file};
 use crate::api::preview::form_of;
 use crate::app::App;
@@ -115,8 +115,7 @@ pub(super) async fn picture(
     let found = read_picture(&*home.output(&seen.record), &path).await;
     match found.map_err(|error| of_storage(&error))? {
         Picture::Shown(media_type, bytes) => {
-            let headers =
-                [(CONTENT_TYPE, media_type), (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")];
+            let headers = [(CONTENT_TYPE, media_type), (CONTENT_SECURITY_POLICY, SANDBOX)];
             Ok((headers, bytes).into_response())
         }
         Picture::TooLarge(bytes) => Err(Problem::new(

@@ -44,7 +44,7 @@ pub use programs::{bin_dir, expected_by_python, pytest, python, shown_lines};
 pub use random::Random;
 pub use reasons::reasons_of;
 pub use run_folder::RunFolder;
-pub use scripts::HOLDS;
+pub use scripts::{DEPLOYMENT, HOLDS, NAMES};
 pub use sealed::sealed;
 pub use servers::Redis;
 pub use simulated::{Simulated, Simulation};

@@ -1,4 +1,21 @@
-//! Entry scripts that tests share.
+//! Entry scripts that tests share, and a deployment of one.
+
+/// Gives the names of the files.
+pub const NAMES: &str = r"
+import os
+
+def run(mini_batch):
+    return [os.path.basename(path) for path in mini_batch]
+";
+
+/// A deployment of `main.py` in the folder `code`, a mini-batch for each file.
+pub const DEPLOYMENT: &str = "
+type: model
+model: {path: model}
+code_configuration: {code: code, scoring_script: main.py}
+environment: local
+settings: {mini_batch_size: 1, retry_settings: {max_retries: 0}}
+";
 
 /// Gives the names of the files. Holds the mini-batches from the second on until the mark `go`, and marks each as
 /// `held` before.

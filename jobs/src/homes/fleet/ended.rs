@@ -9,7 +9,7 @@ use bytes::Bytes;
 use lru::LruCache;
 use prs_orchestrator::JobRecord;
 
-/// How long after its end a job is settled, microseconds: the program that ends it, or one that goes on with that, is done by then.
+/// How long after its end a job is settled, microseconds: the program that ends it, or one that takes this over, is done by then.
 const SETTLED: u64 = 120_000_000;
 /// Bytes that are kept of all objects together.
 const MOST: usize = 256 << 20;

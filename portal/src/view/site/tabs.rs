@@ -20,7 +20,7 @@ pub enum Tab {
     Logs,
     /// What it brought.
     Output,
-    /// What it was told.
+    /// Its settings, and where each comes from.
     Settings,
 }
 
