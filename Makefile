@@ -115,14 +115,15 @@ test-wheel: test-build
 test-manifests: test-build
 	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/kubernetes/test_manifests.py tests/operations/test_dashboard.py
 
-# Not part of `make test`: it wants promtool, and Go, which builds kustomize once.
+# Not part of `make test`: it wants promtool, and Go, which builds kustomize and the check of the dashboard once.
 .PHONY: test-kubernetes
-test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together; alerts and dashboard as Prometheus sees them
+test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together; alerts as Prometheus sees them; the dashboard as it and Grafana do
 	@command -v promtool >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends prometheus; } || \
 		{ echo "the alerts are tested with promtool, which is not here: install prometheus" >&2; exit 1; }
 	ops/kubernetes/install-kustomize "$(TARGET)/kustomize"
-	PRS_TEST_KUSTOMIZE="$(TARGET)/kustomize/kustomize" PRS_TEST_BIN_DIR="$(DEBUG)" \
+	ops/grafana/install-check "$(TARGET)/grafana"
+	PRS_TEST_KUSTOMIZE="$(TARGET)/kustomize/kustomize" PRS_TEST_GRAFANA="$(TARGET)/grafana/grafana-check" PRS_TEST_BIN_DIR="$(DEBUG)" \
 		$(VENV)/bin/python -m pytest -q tests/kubernetes tests/operations
 
 # Not part of `make test`: it builds Kubernetes with Go, once, which takes some minutes.
@@ -157,19 +158,20 @@ test-oidc: test-build ## signing in with an identity provider, at a server with 
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/oidc" \
 		cargo test -p prs-tests --test oidc $(CARGO_FLAGS) -- --ignored
 
-# Not part of `make test`: it wants a browser, and npm for one file.
+# Not part of `make test`: it wants a browser, and npm for one file. Pictures of pages are kept in $(TARGET)/look the first time and
+# compared from then on; PRS_TEST_LOOK_KEEP=1 keeps them anew.
 .PHONY: test-portal
 test-portal: test-build servers ## the pages of prs serve in Chromium: what people do there, axe-core on every page, valid HTML
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; } || \
 		{ echo "the pages are tested in chromium, which is not here: install it" >&2; exit 1; }
-	$(VENV)/bin/pip install -q "playwright>=1.60,<2"
+	$(VENV)/bin/pip install -q "playwright>=1.60,<2" "pillow>=11,<13"
 	test -f "$(TARGET)/axe/package/axe.min.js" || { mkdir -p "$(TARGET)/axe" && cd "$(TARGET)/axe" && \
 		npm pack --silent axe-core@4.14.1 && tar xzf axe-core-4.14.1.tgz; }
 	test -f "$(TARGET)/vnu/package/build/dist/vnu.jar" || { mkdir -p "$(TARGET)/vnu" && cd "$(TARGET)/vnu" && \
 		npm pack --silent vnu-jar && tar xzf vnu-jar-*.tgz; }
 	PRS_TEST_BIN_DIR="$(DEBUG)" PRS_TEST_CHROMIUM="$$(command -v chromium)" PRS_TEST_AXE="$(TARGET)/axe/package/axe.min.js" \
-		PRS_TEST_VNU="$(TARGET)/vnu/package/build/dist/vnu.jar" \
+		PRS_TEST_VNU="$(TARGET)/vnu/package/build/dist/vnu.jar" PRS_TEST_LOOK="$(TARGET)/look" \
 		$(VENV)/bin/python -m pytest -q tests/portal
 
 # Not part of `make test`: it takes minutes, and packages of its own.
