@@ -1,7 +1,8 @@
 """What the tests of the pages share: servers with jobs behind them, and browsers that are logged in.
 
 Needs `PRS_TEST_BIN_DIR`, the folder with the built programs; `PRS_TEST_CHROMIUM`, the browser;
-`PRS_TEST_AXE`, the file axe.min.js of axe-core; and `PRS_TEST_VNU`, the file vnu.jar of the Nu Html Checker.
+`PRS_TEST_AXE`, the file axe.min.js of axe-core; `PRS_TEST_VNU`, the file vnu.jar of the Nu Html Checker; and
+`PRS_TEST_LOOK`, the folder of the pictures of pages.
 """
 
 from __future__ import annotations

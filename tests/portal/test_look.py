@@ -1,15 +1,16 @@
 """The look of the pages: pictures of them are compared with those that were kept: no change goes unseen.
 
-Jobs of 10, 10,000 and 1,000,000 mini-batches, ended and running, wide in light and narrow in dark. The clock of
-the server stands still, so that nothing but a change of the pages changes a picture. The pictures are kept in
-the folder `PRS_TEST_LOOK`, and not with the code: letters look different on each machine. One that is not there
-yet is kept; `PRS_TEST_LOOK_KEEP=1` keeps all anew.
+Jobs of 10, 10,000 and 1,000,000 mini-batches, ended and running, wide in light and narrow in dark. The clock
+of the server stands still: nothing but a change of the pages changes a picture. The pictures are kept in the
+folder `PRS_TEST_LOOK`, and not with the code: letters look different on each machine. One that is missing
+is kept, and `PRS_TEST_LOOK_KEEP=1` keeps all anew.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page
 from site_of_tests import DEADLINE, Site
 
+KEPT = Path(os.environ["PRS_TEST_LOOK"]).absolute()
 MAKE = Path(os.environ["PRS_TEST_BIN_DIR"]) / "simulated-jobs"
 # The share of the points of a picture that may differ.
 TOLERANCE = 0.001
@@ -32,7 +34,7 @@ PAGES = {
     for state in ["ended", "running"]
     for tab in TABS
 }
-PAGES |= {"jobs": "/jobs", "fleet": "/fleet", "help": "/help", "components": "/help/components"}
+PAGES |= {"jobs": "/jobs", "problems": "/problems", "help": "/help", "components": "/help/components"}
 PAGES |= {"compare": "/compare?a=small-ended&b=middle-ended", "endpoints": "/endpoints", "submit": "/submit"}
 PAGES |= {"models": "/registry/models", "tokens": "/admin/tokens", "api": "/api"}
 
@@ -45,9 +47,12 @@ def library() -> str:
 
 
 @pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def still() -> Iterator[Site]:
     """A server whose clock stands still, with jobs that nobody ran."""
-    folder = tmp_path_factory.mktemp("look")
+    # Pages say where jobs are, so it is the same folder each time.
+    folder = KEPT / "site"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     clock = {
         "LD_PRELOAD": library(),
         "FAKETIME": "2026-03-05 14:00:00",
@@ -109,14 +114,14 @@ def test_no_page_changes_its_look_unseen(still: Site, view: tuple[str, Page], na
     # What moves while it is looked at, and what is another one with each version or start.
     page.add_style_tag(content="[data-state],.copy{visibility:hidden}")
     taken = page.screenshot(full_page=True, animations="disabled", caret="hide")
-    kept = Path(os.environ["PRS_TEST_LOOK"]) / f"{name}-{way}.png"
+    kept = KEPT / f"{name}-{way}.png"
     if os.environ.get("PRS_TEST_LOOK_KEEP") == "1" or not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_bytes(taken)
         return
+    now = kept.with_suffix(".now.png")
+    now.unlink(missing_ok=True)
     share = differing(kept, taken)
     if share > TOLERANCE:
-        now = kept.with_suffix(".now.png")
         now.write_bytes(taken)
         pytest.fail(
             f"{share:.2%} of {PAGES[name]} looks different: compare {kept} with {now}, "
