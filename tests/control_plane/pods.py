@@ -63,9 +63,22 @@ class Pod:
                 # As the kubelet makes them: of root, and of the pod's group where it has one.
                 os.chown(here, 0, user.get("fsGroup", 0))
                 here.chmod(0o2777 if "fsGroup" in user else 0o777)
-            for key, text in maps.get(volume.get("configMap", {}).get("name"), {}).items():
-                (here / key).write_text(text)
-                (here / key).chmod(0o644)
+            if "configMap" in volume:
+                self._project(here, volume["configMap"])
+
+    def _project(self, here: Path, source: Object) -> None:
+        """Puts a ConfigMap there as the kubelet does: files in a folder of their own, and links to them."""
+        kept = self.maps[source["name"]]
+        files = {one["path"]: kept[one["key"]] for one in source.get("items", [])} or kept
+        data = here / "..2026_11_21_12_08_28.1"
+        data.mkdir()
+        for path, text in files.items():
+            (data / path).parent.mkdir(parents=True, exist_ok=True)
+            (data / path).write_text(text)
+            (here / Path(path).parts[0]).symlink_to(f"..data/{Path(path).parts[0]}")
+        (here / "..data").symlink_to(data.name)
+        for made in (data, *data.rglob("*")):
+            made.chmod(0o755 if made.is_dir() else 0o644)
 
     def _variables(self, container: Object) -> dict[str, str]:
         found = {"PATH": "/opt/prs:/opt/python/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/opt/python", "HOME": "/"}

@@ -1,24 +1,28 @@
-"""The pods of the overlay `keda` by hand: they serve, leave in order when asked to, and end when idle.
+"""The pods of the overlay `keda` by hand: they serve, leave in order when asked to, and end when idle; and
+those that hand jobs in.
 
 Needs what `pods.py` and `cluster.py` say, and `fleet-servers` among the programs of prs.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from cluster import Object, free_port, wait_for
+from cluster import PATIENCE, Object, free_port, wait_for
 from pods import PROGRAMS, Container, Pod
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,11 +111,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made.end()
 
 
-@pytest.fixture(scope="module")
-def objects() -> list[Object]:
-    command = [KUBECTL, "kustomize", ROOT / "ops/kubernetes/overlays/keda"]
+def rendered(folder: str) -> list[Object]:
+    command = [KUBECTL, "kustomize", ROOT / "ops/kubernetes" / folder]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [one for one in yaml.safe_load_all(text) if one]
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[Object]:
+    return rendered("overlays/keda")
 
 
 def of_kind(objects: list[Object], kind: str, name: str) -> Object:
@@ -124,9 +132,10 @@ def maps(objects: list[Object]) -> dict[str, dict[str, str]]:
     return {one["metadata"]["name"]: one.get("data", {}) for one in found}
 
 
-def ask(port: int, path: str, **headers: str) -> tuple[int, str]:
+def ask(port: int, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
     """Status and body; 0 where nobody answers."""
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, named)
     try:
         with urllib.request.urlopen(asked, timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -175,18 +184,28 @@ def test_workers_serve_leave_and_end(fleet: Fleet, objects: list[Object], tmp_pa
     assert rows == ["10001 10001 shut\n" * FILES]
 
 
+@contextmanager
+def serving(
+    fleet: Fleet, objects: list[Object], folder: Path
+) -> Iterator[tuple[Container, dict[str, int], dict[str, str]]]:
+    """The server's pod, ready; its ports, and the headers of its administrator."""
+    spec = of_kind(objects, "Deployment", "prs-server")["spec"]["template"]["spec"]
+    command = [PROGRAMS / "prs", "token", "generate"]
+    token = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    secrets = {"prs-servers": fleet.servers, "prs-first-token": {"token": token}}
+    ports = {"8470": free_port(), "9466": free_port()}
+    server = Pod("server", spec, folder, secrets, maps(objects), ports).start()
+    try:
+        wait_for("it is ready", lambda: server.runs() and ask(ports["9466"], "/readyz")[0] == 200)
+        yield server, ports, {"Authorization": f"Bearer {token}", "Host": "prs-server.prs.svc"}
+    finally:
+        server.kill()
+
+
 def test_the_server_answers_and_leaves(fleet: Fleet, objects: list[Object], tmp_path: Path) -> None:
     spec = of_kind(objects, "Deployment", "prs-server")["spec"]["template"]["spec"]
-    token = subprocess.run(
-        [PROGRAMS / "prs", "token", "generate"], check=True, capture_output=True, text=True
-    )
-    secrets = {"prs-servers": fleet.servers, "prs-first-token": {"token": token.stdout.strip()}}
-    ports = {"8470": free_port(), "9466": free_port()}
-    pod = Pod("server", spec, tmp_path, secrets, maps(objects), ports)
-    server = pod.start()
-    try:
+    with serving(fleet, objects, tmp_path) as (server, ports, _):
         http, metrics = ports["8470"], ports["9466"]
-        wait_for("it is ready", lambda: server.runs() and ask(metrics, "/readyz")[0] == 200)
         (trigger,) = of_kind(objects, "ScaledJob", "prs-worker-default")["spec"]["triggers"]
         host, path = re.fullmatch(r"http://([^/]+)(/.*)", trigger["metadata"]["url"]).groups()  # type: ignore[union-attr]
         keda = fleet.prs("token", "create", "keda", "--role", "metrics", "--days", "0")["secret"]
@@ -200,5 +219,75 @@ def test_the_server_answers_and_leaves(fleet: Fleet, objects: list[Object], tmp_
         # Who has not heard of that yet is answered.
         assert ask(http, path, Host=host, **headers)[0] == 200
         assert server.wait(spec["terminationGracePeriodSeconds"]) == 0, server.said()
+
+
+def archive(**files: str) -> bytes:
+    """A tar.gz of files by their names without an ending."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as tar:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"{name}.py")
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return written.getvalue()
+
+
+def form(**parts: bytes) -> tuple[bytes, str]:
+    """A form with files, and its type."""
+    edge = "edge-of-a-part"
+    lines = []
+    for name, content in parts.items():
+        name = name.replace("_", ".")
+        said = f'Content-Disposition: form-data; name="{name}"; filename="{name}.tar.gz"'
+        lines += [f"--{edge}".encode(), said.encode(), b"", content]
+    return b"\r\n".join([*lines, f"--{edge}--".encode(), b""]), f"multipart/form-data; boundary={edge}"
+
+
+def test_jobs_and_what_is_registered_come_through_the_server(
+    fleet: Fleet, objects: list[Object], tmp_path: Path
+) -> None:
+    job = JOB.replace("source_directory: code\n", "").replace("path: data", "path: sent")
+    code = archive(pods=SCRIPT.replace("0.3", "0.01"))
+    sent, kind = form(job=job.encode(), code=code, input_numbers=archive(one="1", two="2"))
+    with serving(fleet, objects, tmp_path / "server") as (server, ports, headers):
+        http = ports["8470"]
+        status, body = ask(http, "/api/v1/jobs", sent, Content_Type=kind, **headers)
+        assert status == 201, (body, server.said())
+        made = json.loads(body)["job_id"]
+        sent, kind = form(file=b"type: uri_file\npath: one.py\n", code=archive(one="1"))
+        status, body = ask(http, "/api/v1/registry/data/numbers/versions", sent, Content_Type=kind, **headers)
+        assert status == 201, (body, server.said())
+        one, _, _ = worker(fleet, objects, "worker", tmp_path / "worker", "2")
+        try:
+            wait_for("the job completes", lambda: fleet.prs("status", made)["state"] == "completed")
+            assert one.wait(60) == 0, one.said()
+        finally:
+            one.kill()
+        assert ask(http, f"/api/v1/jobs/{made}/result", **headers) == (200, "10001 10001 shut\n" * 2)
+
+
+def test_a_pod_submits_a_job_and_shows_it(fleet: Fleet, objects: list[Object], tmp_path: Path) -> None:
+    submit = rendered("submit")
+    spec = of_kind(submit, "Job", "submit-words")["spec"]["template"]["spec"]
+    secrets = {"prs-servers": fleet.servers}
+    pod = Pod("submit", spec, tmp_path / "submit", secrets, maps(objects) | maps(submit), {})
+    one, _, _ = worker(fleet, objects, "worker", tmp_path / "worker", "60")
+    submitted = None
+    try:
+        submitted = pod.start()
+        assert submitted.wait(PATIENCE) == 0, submitted.said() + one.said()
+        assert "completed" in submitted.said(), submitted.said()
     finally:
-        server.kill()
+        for program in (one, submitted):
+            if program is not None:
+                program.kill()
+
+
+def test_a_pod_collects_what_no_job_needs(fleet: Fleet, objects: list[Object], tmp_path: Path) -> None:
+    template = of_kind(objects, "CronJob", "prs-gc")["spec"]["jobTemplate"]["spec"]["template"]
+    pod = Pod("gc", template["spec"], tmp_path, {"prs-servers": fleet.servers}, maps(objects), {})
+    collecting = pod.start()
+    try:
+        assert collecting.wait(PATIENCE) == 0, collecting.said()
+    finally:
+        collecting.kill()

@@ -41,6 +41,16 @@ def _schema(kind: str, spec: Object, api: str = "monitoring.coreos.com/v1") -> O
     }
 
 
+def _keys(required: list[str], **properties: Object) -> Object:
+    """An object that has these keys alone."""
+    return {
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
 _DURATION = {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}
 _ENDPOINT = {
     "type": "object",
@@ -57,6 +67,25 @@ _RULE = {
 
 _KEDA = "keda.sh/v1alpha1"
 _COUNT = {"type": "integer", "minimum": 0}
+_TRIGGERS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "required": ["type", "metadata"],
+        "properties": {
+            "type": _TEXT,
+            "metadata": _TEXTS,
+            "authenticationRef": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": _TEXT},
+                "additionalProperties": False,
+            },
+        },
+        "additionalProperties": False,
+    },
+}
 
 # Those of operators, as far as they are used here: the API of a bare cluster does not have them.
 OF_OPERATORS = {
@@ -138,28 +167,33 @@ OF_OPERATORS = {
                 },
                 # Checked as a Job of its own.
                 "jobTargetRef": {"type": "object", "required": ["template"]},
-                "triggers": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["type", "metadata"],
-                        "properties": {
-                            "type": _TEXT,
-                            "metadata": _TEXTS,
-                            "authenticationRef": {
-                                "type": "object",
-                                "required": ["name"],
-                                "properties": {"name": _TEXT},
-                                "additionalProperties": False,
-                            },
-                        },
-                        "additionalProperties": False,
-                    },
-                },
+                "triggers": _TRIGGERS,
             },
             "additionalProperties": False,
         },
+        _KEDA,
+    ),
+    "ScaledObject": _schema(
+        "ScaledObject",
+        _keys(
+            ["scaleTargetRef", "triggers"],
+            scaleTargetRef=_keys(["name"], name=_TEXT),
+            pollingInterval=_COUNT,
+            cooldownPeriod=_COUNT,
+            minReplicaCount=_COUNT,
+            maxReplicaCount=_COUNT,
+            fallback=_keys(
+                ["failureThreshold", "replicas"],
+                failureThreshold=_COUNT,
+                replicas=_COUNT,
+                behavior={
+                    "enum": ["static", "currentReplicas", "currentReplicasIfHigher", "currentReplicasIfLower"]
+                },
+            ),
+            # The schema of the autoscaler has its behaviour.
+            advanced=_keys([], horizontalPodAutoscalerConfig=_keys([], behavior={"type": "object"})),
+            triggers=_TRIGGERS,
+        ),
         _KEDA,
     ),
 }
@@ -183,6 +217,22 @@ def check(one: Object) -> None:
             metadata = {"name": one["metadata"]["name"]}
             spec = one["spec"]["jobTargetRef"]
             check({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+        if one["kind"] == "ScaledObject":
+            metadata, target = {"name": one["metadata"]["name"]}, one["spec"]["scaleTargetRef"]
+            behavior = one["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+            spec = {
+                "scaleTargetRef": {"kind": "Deployment", **target},
+                "maxReplicas": 1,
+                "behavior": behavior,
+            }
+            check(
+                {
+                    "apiVersion": "autoscaling/v2",
+                    "kind": "HorizontalPodAutoscaler",
+                    "metadata": metadata,
+                    "spec": spec,
+                }
+            )
         return
     for version in VERSIONS:
         kubernetes_validate.validate(one, version, strict=True)

@@ -43,7 +43,9 @@ def test_a_kustomization_names_what_is_there(path: Path) -> None:
     named = one.get("resources", []) + [
         file for generator in one.get("configMapGenerator", []) for file in generator["files"]
     ]
-    assert named and [name for name in named if not (path.parent / name).exists()] == []
+    named += one.get("components", [])
+    assert named or one.get("patches"), "it does nothing"
+    assert [name for name in named if not (path.parent / name).exists()] == []
     beside = {file.name for file in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
     if MANIFESTS in path.parents:
         assert beside - set(named) == set(), "a file that nothing names"
@@ -59,6 +61,21 @@ def test_the_image_is_of_this_version() -> None:
         if image["name"] == "prs"
     ]
     assert tags and set(tags) == {version[1]}
+
+
+@pytest.mark.parametrize("one", OBJECTS)
+def test_programs_of_prs_get_no_root_of_an_empty_folder(one: Object) -> None:
+    """Everybody may write there, so prs makes nothing in it: an init container makes what is mounted."""
+    if (pod := pod_of(one)) is None:
+        return
+    empty = {volume["name"] for volume in pod["spec"].get("volumes", []) if "emptyDir" in volume}
+    made = " ".join(
+        word for container in pod["spec"].get("initContainers", []) for word in container["command"]
+    )
+    for container in pod["spec"]["containers"]:
+        for mount in container.get("volumeMounts", []):
+            if container["image"] == "prs" and mount["name"] in empty:
+                assert f"/volumes/{mount['name']}/{mount['subPath']}" in made
 
 
 @cache
@@ -131,14 +148,20 @@ def test_the_ports_are_those_that_are_collected() -> None:
 
 
 def test_the_autoscaler_asks_where_the_server_answers() -> None:
-    keda = {name_of(one): one for one in read(MANIFESTS / "overlays/keda/scaled-job.yaml")}
+    scaled = [
+        one
+        for path in ("keda/scaled-job.yaml", "keda-deployment/scaled-object.yaml")
+        for one in read(MANIFESTS / "overlays" / path)
+    ]
+    (authentication,) = read(MANIFESTS / "components/autoscaler/trigger-authentication.yaml")
     (service, budget) = read(MANIFESTS / "overlays/server/service.yaml")
     (server,) = read(MANIFESTS / "overlays/server/deployment.yaml")
-    (trigger,) = keda["ScaledJob/prs-worker-default"]["spec"]["triggers"]
     host = f"{service['metadata']['name']}.prs.svc"
     (port,) = service["spec"]["ports"]
-    assert trigger["metadata"]["url"] == f"http://{host}:{port['port']}/api/v1/targets/default"
-    assert f"TriggerAuthentication/{trigger['authenticationRef']['name']}" in keda
+    for one in scaled:
+        (trigger,) = one["spec"]["triggers"]
+        assert trigger["metadata"]["url"] == f"http://{host}:{port['port']}/api/v1/targets/default"
+        assert trigger["authenticationRef"]["name"] == authentication["metadata"]["name"]
     (container,) = server["spec"]["template"]["spec"]["containers"]
     assert container["args"][container["args"].index("--allow-host") + 1] == host
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
