@@ -9,11 +9,10 @@ mod files;
 pub mod former;
 mod notes;
 
-use bytes::Bytes;
 use futures_util::TryStreamExt;
 use prs_common::hexadecimal;
 use prs_common::storage::{
-    GetOptions, IfExists, PutMode, Storage, StorageError, StorageErrorKind, StorageExt,
+    GetOptions, IfExists, Payload, PutMode, Storage, StorageError, StorageErrorKind, StorageExt,
 };
 use sha2::{Digest, Sha256};
 
@@ -85,13 +84,17 @@ pub(crate) async fn placed(
     }
 }
 
-/// Puts a file of prs's own into the output.
-pub(crate) async fn put(job: &JobContext, name: &str, body: Bytes) -> Result<(), StorageError> {
-    let sha256 = hexadecimal(&Sha256::digest(&body));
-    match make_room(job, name, &sha256).await? {
+/// Puts a file of prs's own, which has this checksum, into the output.
+pub(crate) async fn put(
+    job: &JobContext,
+    name: &str,
+    body: Payload,
+    sha256: &str,
+) -> Result<(), StorageError> {
+    match make_room(job, name, sha256).await? {
         Room::Free => {
-            let put = job.output.put(name, body.into(), PutMode::Create).await;
-            placed(job, name, &sha256, put.map(drop)).await
+            let put = job.output.put(name, body, PutMode::Create).await;
+            placed(job, name, sha256, put.map(drop)).await
         }
         Room::Filled => Ok(()),
     }
@@ -144,6 +147,8 @@ pub async fn checksum_of(storage: &dyn Storage, key: &str) -> Result<Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::fixtures::Fixture;
 
@@ -153,6 +158,10 @@ mod tests {
         hexadecimal(&Sha256::digest(text))
     }
 
+    async fn put(job: &JobContext, name: &str, text: &'static str) -> Result<(), StorageError> {
+        super::put(job, name, text.into(), &sum(text)).await
+    }
+
     async fn there(fixture: &Fixture) -> Option<Bytes> {
         fixture.job.output.get(NAME).await.ok()
     }
@@ -160,14 +169,14 @@ mod tests {
     #[tokio::test]
     async fn what_a_former_start_brought_makes_room_and_nothing_else_does() {
         let mut fixture = Fixture::new(1).await;
-        put(&fixture.job, NAME, "first".into()).await.unwrap();
-        put(&fixture.job, NAME, "first".into()).await.unwrap();
+        put(&fixture.job, NAME, "first").await.unwrap();
+        put(&fixture.job, NAME, "first").await.unwrap();
         fixture.job.incarnation = 2;
-        put(&fixture.job, NAME, "second".into()).await.unwrap();
+        put(&fixture.job, NAME, "second").await.unwrap();
         assert_eq!(there(&fixture).await.unwrap(), "second");
 
         fixture.job.output.put(NAME, "another's".into(), PutMode::Overwrite).await.unwrap();
-        let taken = put(&fixture.job, NAME, "second".into()).await.unwrap_err();
+        let taken = put(&fixture.job, NAME, "second").await.unwrap_err();
         assert_eq!((taken.kind, &*taken.key), (StorageErrorKind::AlreadyExists, NAME));
         assert!(taken.message.contains("move it away"), "{taken}");
         assert_eq!(check_room(&fixture.job, NAME).await.unwrap_err().kind, StorageErrorKind::AlreadyExists);
@@ -175,7 +184,7 @@ mod tests {
         assert_eq!(there(&fixture).await.unwrap(), "another's");
 
         fixture.job.output.delete(NAME).await.unwrap();
-        put(&fixture.job, NAME, "second".into()).await.unwrap();
+        put(&fixture.job, NAME, "second").await.unwrap();
         check_room(&fixture.job, NAME).await.unwrap();
         for _ in 0..2 {
             withdraw(&fixture.job, NAME).await.unwrap();
@@ -188,9 +197,9 @@ mod tests {
     async fn what_a_later_start_brought_stays() {
         let mut fixture = Fixture::new(1).await;
         fixture.job.incarnation = 2;
-        put(&fixture.job, NAME, "later".into()).await.unwrap();
+        put(&fixture.job, NAME, "later").await.unwrap();
         fixture.job.incarnation = 1;
-        let late = put(&fixture.job, NAME, "sooner".into()).await.unwrap_err();
+        let late = put(&fixture.job, NAME, "sooner").await.unwrap_err();
         assert!(late.is_retryable(), "the next attempt finds that the job is another's: {late}");
         assert_eq!(there(&fixture).await.unwrap(), "later");
     }

@@ -52,7 +52,7 @@ pub(crate) async fn finalize(
     growth: &mut Growth,
 ) -> Result<Output, FinalizeError> {
     let mut output = Output { uri: job.output.uri(""), rows: catalog.returned, ..Output::default() };
-    if catalog.failures.values().any(|failures| failures.body.is_some()) {
+    if catalog.failures.listed().next().is_some() {
         // Written when the nodes have left, which is too late to hear that the name is taken.
         publish::check_room(job, FAILED_MINI_BATCHES).await?;
     }

@@ -21,8 +21,8 @@ use crate::report::summaries::Summaries;
 use crate::report::try_table::{Known, TryTable, had_failed};
 use crate::segments::damage::Damaged;
 use crate::segments::durations::Durations;
-use crate::segments::failures::Failures;
 use crate::segments::headers::Headers;
+use crate::segments::kept_failures::KeptFailures;
 use crate::segments::schemas::Schemas;
 
 /// Mini-batches without some of their items that are remembered with their names. A script that leaves items out on
@@ -84,7 +84,7 @@ pub(crate) struct Catalog {
     /// Files to publish.
     pub(crate) files: Vec<(MiniBatchIndex, OutputFile)>,
     /// Mini-batches with failed tries.
-    pub(crate) failures: BTreeMap<MiniBatchIndex, Failures>,
+    pub(crate) failures: KeptFailures,
     /// Mini-batches that succeeded without some of their items.
     short: u64,
     /// Mini-batches that failed for good.
@@ -119,6 +119,7 @@ impl Catalog {
             incarnation: job.incarnation,
             schemas,
             statistics,
+            failures: KeptFailures::new(&job.work),
             report: Some(report),
             tries,
             ..Self::default()
@@ -137,11 +138,7 @@ impl Catalog {
 
     /// Tries of mini-batches that failed for good.
     pub(crate) fn tries_of_failed(&self) -> usize {
-        self.failures
-            .values()
-            .filter(|failure| failure.body.is_some())
-            .map(|failure| failure.tries.len())
-            .sum()
+        self.failures.tries_of_listed()
     }
 
     /// Mini-batches whose items are missing, all or some.
@@ -157,11 +154,11 @@ impl Catalog {
     /// Tries that failed, and those of them that did no harm.
     pub(crate) fn try_counts(&self) -> TryCounts {
         let succeeded = |index| self.rows_of(index).is_some_and(|rows| rows.succeeded);
-        let is_whole = |index, failures: &Failures| succeeded(index) && failures.items.1 == 0;
-        let open = self.failures.iter().filter(|(index, failures)| !is_whole(**index, failures));
-        let harmful: usize = open.map(|(_, failures)| failures.failed_tries()).sum();
+        let tries = self.failures.failed_tries();
+        let open = tries.filter(|(index, _, lacks_items)| *lacks_items || !succeeded(*index));
+        let harmful: u64 = open.map(|(_, tries, _)| u64::from(tries)).sum();
         let failed = self.errors.failed_tries();
-        TryCounts { failed, made_good: failed.saturating_sub(harmful as u64) }
+        TryCounts { failed, made_good: failed.saturating_sub(harmful) }
     }
 
     /// Checksums of the descriptors of mini-batches that succeeded.
@@ -209,7 +206,7 @@ impl Catalog {
             let failures = &self.failures;
             tries.add(&index, |record| Known {
                 is_outcome: counts(record),
-                had_failed: had_failed(record, |index| failures.contains_key(&index)),
+                had_failed: had_failed(record, |index| failures.contains(index)),
                 is_duplicate: record.last && segment.duplicates.contains(&record.index),
             });
         }
@@ -222,11 +219,11 @@ impl Catalog {
             let is_outcome = record.is_outcome(current) && !segment.duplicates.contains(&record.index);
             if record.status != TryStatus::RunDone {
                 self.errors.add(&index, record, is_outcome);
-                self.failures.entry(record.index).or_default().add(&index, record);
+                self.failures.add(&index, record);
             } else if is_outcome && !record.is_whole() {
                 self.errors.add(&index, record, true);
                 if self.short < MOST_SHORT {
-                    self.failures.entry(record.index).or_default().add(&index, record);
+                    self.failures.add(&index, record);
                 }
             }
         }
@@ -256,9 +253,9 @@ impl Catalog {
         self.outcomes += 1;
         self.descriptors = self.descriptors.wrapping_add(fingerprint(record.index, checksum));
         if is_whole || (succeeded && self.short >= MOST_SHORT) {
-            self.failures.remove(&record.index);
+            self.failures.remove(record.index);
         } else {
-            self.failures.entry(record.index).or_default().end(self.incarnation, &record);
+            self.failures.end(self.incarnation, &record);
         }
         if !succeeded {
             self.failed += 1;

@@ -3,33 +3,56 @@
 //! The orchestrator writes the list at the end of a job. Before that, the segments tell the same.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
+use prs_common::hexadecimal;
 use prs_common::job::JobSpec;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, Work, id_of};
-use prs_common::storage::{Storage, StorageError};
+use prs_common::storage::{DiskError, Payload, Storage, StorageError, StorageErrorKind};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::job::record::JobRecord;
 use crate::segments::catalog::Catalog;
 use crate::segments::failures::{Failures, Found, TryFailure};
 use crate::{JobContext, publish};
 
-/// Writes the list, or removes that of a former start when there is nothing to list.
+/// Mini-batches that are written before others of the program have a turn.
+const AT_ONCE: usize = 1_000;
+
+/// Writes the list, or removes that of a former start when there is nothing to list. It is as long as mini-batches have failed, so it
+/// is made in a local file.
 pub(crate) async fn list(job: &JobContext, catalog: &Catalog) -> Result<(), StorageError> {
-    let mut text = String::new();
-    for (index, failures) in &catalog.failures {
-        if let Some(line) = line(&job.spec, *index, failures) {
-            let _ = writeln!(text, "{line}");
+    let path = job.work.join(format!("{FAILED_MINI_BATCHES}.new"));
+    let failed = |source| {
+        let error = DiskError { path: path.clone(), source };
+        let kind = if error.is_full() { StorageErrorKind::Full } else { StorageErrorKind::Unavailable };
+        let (place, message) = (job.work.display().to_string(), error.to_string());
+        StorageError { kind, place, key: FAILED_MINI_BATCHES.to_owned(), message }
+    };
+    let mut file = None;
+    let mut digest = Sha256::new();
+    for (done, index) in catalog.failures.listed().enumerate() {
+        if done % AT_ONCE == AT_ONCE - 1 {
+            tokio::task::yield_now().await;
         }
+        let Some(line) = line(&job.spec, index, &catalog.failures.read(index).map_err(failed)?) else {
+            continue;
+        };
+        let line = format!("{line}\n");
+        digest.update(&line);
+        if file.is_none() {
+            file = Some(BufWriter::new(File::create(&path).map_err(failed)?));
+        }
+        file.iter_mut().try_for_each(|file| file.write_all(line.as_bytes())).map_err(failed)?;
     }
-    if text.is_empty() {
-        publish::withdraw(job, FAILED_MINI_BATCHES).await
-    } else {
-        publish::put(job, FAILED_MINI_BATCHES, text.into()).await
-    }
+    let Some(file) = file else { return publish::withdraw(job, FAILED_MINI_BATCHES).await };
+    file.into_inner().map_err(|error| failed(error.into_error()))?;
+    let sha256 = hexadecimal(&digest.finalize());
+    publish::put(job, FAILED_MINI_BATCHES, Payload::File(path), &sha256).await
 }
 
 /// The same lines for a job that has no such list yet, as far as its segments tell. Damaged segments are left out.

@@ -1,6 +1,6 @@
 //! What the tries of mini-batches say that failed or lack items.
 //!
-//! The orchestrator collects it with the catalog. Commands read it from the segments themselves: the ledger is gone when
+//! The orchestrator collects it with the catalog, in `kept_failures`. Commands read it from the segments themselves: the ledger is gone when
 //! the job has ended, and segments are there as long as anything is left to resume.
 
 use std::collections::{BTreeMap, HashSet};
@@ -15,12 +15,12 @@ use prs_common::storage::{Storage, StorageError};
 const LONGEST_MESSAGE: usize = 2_000;
 
 /// A try that failed or lacks items, for the list of failed mini-batches.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct TryFailure {
     #[serde(rename = "try")]
     number: u32,
     #[serde(skip)]
-    incarnation: u32,
+    pub(super) incarnation: u32,
     status: TryStatus,
     category: String,
     message: String,
@@ -29,9 +29,30 @@ pub(crate) struct TryFailure {
 }
 
 impl TryFailure {
+    /// A try of the segment with this `index`.
+    pub(super) fn of(index: &SegmentIndex, record: &TryRecord) -> Self {
+        let process = index.processes.get(record.process as usize);
+        let message = &record.message;
+        Self {
+            number: record.number,
+            incarnation: index.incarnation,
+            status: record.status,
+            category: record.category.clone(),
+            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
+            node_id: index.node_id,
+            process: process.map(|process| process.name.clone()).unwrap_or_default(),
+        }
+    }
+
     /// Sorts the tries of a mini-batch by age.
-    pub(crate) fn order(&self) -> (u32, u32) {
+    pub(super) fn order(&self) -> (u32, u32) {
         (self.incarnation, self.number)
+    }
+
+    /// What it said.
+    #[cfg(test)]
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 }
 
@@ -39,7 +60,7 @@ impl TryFailure {
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     /// The start of the job that brought its outcome; 0 before there is one.
-    start: u32,
+    pub(super) start: u32,
     /// Its descriptor, once it has failed for good, or lacks items.
     pub(crate) body: Option<Vec<u8>>,
     /// Its items, and those that are missing.
@@ -49,28 +70,8 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Takes in a try, of the segment with this `index`.
-    pub(crate) fn add(&mut self, index: &SegmentIndex, record: &TryRecord) {
-        let process = index.processes.get(record.process as usize);
-        let message = &record.message;
-        self.tries.push(TryFailure {
-            number: record.number,
-            incarnation: index.incarnation,
-            status: record.status,
-            category: record.category.clone(),
-            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
-            node_id: index.node_id,
-            process: process.map(|process| process.name.clone()).unwrap_or_default(),
-        });
-    }
-
-    /// Tries that failed; others lack items.
-    pub(crate) fn failed_tries(&self) -> usize {
-        self.tries.iter().filter(|one| one.status != TryStatus::RunDone).count()
-    }
-
     /// Takes in the outcome, of this `start` of the job.
-    pub(crate) fn end(&mut self, start: u32, record: &TryRecord) {
+    fn end(&mut self, start: u32, record: &TryRecord) {
         self.start = start;
         self.items = (record.items, record.items - record.succeeded);
         self.body.clone_from(&record.failed);
@@ -124,7 +125,7 @@ impl Found {
                 self.failures.remove(&record.index);
             } else if !self.whole.contains(&record.index) {
                 let failures = self.failures.entry(record.index).or_default();
-                failures.add(index, record);
+                failures.tries.push(TryFailure::of(index, record));
                 if record.last && failures.start <= index.incarnation {
                     failures.end(index.incarnation, record);
                 }

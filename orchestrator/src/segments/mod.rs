@@ -9,6 +9,7 @@ pub(crate) mod durations;
 pub mod failed_mini_batches;
 pub mod failures;
 pub(crate) mod headers;
+mod kept_failures;
 pub mod recover;
 pub(crate) mod schemas;
 pub(crate) mod starts;
