@@ -1,7 +1,7 @@
 //! The targets of the fleet, in memory for some seconds: autoscalers, scrapers and pages ask for the same.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
@@ -14,6 +14,11 @@ use tokio::sync::Mutex;
 const BETWEEN_NOTES: Duration = Duration::from_secs(5);
 /// How old the figures may be.
 const AGE: Duration = Duration::from_secs(2);
+
+/// What an autoscaler asked is told for so long.
+const ASKED_IS_TOLD: Duration = Duration::from_hours(1);
+/// Targets of which that is remembered: a token may name what is none.
+const MOST_ASKED: usize = 1_000;
 
 /// The targets at one moment, by name.
 #[derive(Debug, Default)]
@@ -36,11 +41,13 @@ impl Targets {
 pub(crate) struct FleetView {
     whereabouts: Whereabouts,
     kept: Mutex<Option<(Instant, Arc<Targets>)>>,
+    /// When autoscalers asked this server for targets last, by name.
+    asked: std::sync::Mutex<HashMap<String, Instant>>,
 }
 
 impl FleetView {
     pub(crate) fn new(whereabouts: Whereabouts) -> Self {
-        Self { whereabouts, kept: Mutex::default() }
+        Self { whereabouts, kept: Mutex::default(), asked: std::sync::Mutex::default() }
     }
 
     /// The targets as they are now, or were a moment ago. Figures that cannot be had are never replaced by older ones.
@@ -55,6 +62,21 @@ impl FleetView {
         let targets = Arc::new(Targets { all: targets(&self.whereabouts).await?, read_us });
         *kept = Some((at, Arc::clone(&targets)));
         Ok(targets)
+    }
+
+    /// Notes that an autoscaler asks for a target.
+    pub(crate) fn is_asked(&self, target: &str) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.retain(|_, at| at.elapsed() < ASKED_IS_TOLD);
+        if asked.len() < MOST_ASKED || asked.contains_key(target) {
+            asked.insert(target.to_owned(), Instant::now());
+        }
+    }
+
+    /// How long ago one did.
+    pub(crate) fn asked(&self, target: &str) -> Option<Duration> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.get(target).map(Instant::elapsed).filter(|ago| *ago < ASKED_IS_TOLD)
     }
 
     /// What a target wanted and had over the last day.

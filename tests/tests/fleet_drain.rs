@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, Web};
@@ -92,12 +92,37 @@ fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
 }
 
 #[test]
+fn what_runs_longer_than_a_worker_waits_runs_again_elsewhere() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(WAITS)).with_files(2).with("mini_batch_size", 1);
+    let first = fleet.worker(&job, &["--slots", "1", "--drain-timeout", "1"]);
+    let id = fleet.hand_in(&job);
+    wait_for("a mini-batch has begun", PATIENCE, || job.marks("began").pop());
+    let workers = job.command(&["workers", "-o", "json"]).json();
+    job.command(&["workers", "drain", &name_of(&workers["workers"][0])]).expect_code(0);
+    let asked = Instant::now();
+    first.wait().expect_code(0);
+    assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
+    job.mark("go");
+    let _next = fleet.worker(&job, &[]);
+    job.command(&["stream", &id]).expect_code(0);
+    assert_eq!(job.marks("began").len(), 3, "the one that was cut off ran again");
+}
+
+#[test]
 fn the_pages_of_a_fleet_show_targets_workers_and_the_last_day() {
     let fleet = Fleet::start();
     let job = fleet.job(Job::new(WAITS)).with_files(2).with("mini_batch_size", 1);
     let job = job.with_runtime_folder();
     let web = served(&job);
     let id = fleet.hand_in(&job);
+    // Only who may do nothing else counts as an autoscaler.
+    web.get("/api/v1/targets/default").json(200);
+    let says = |what: &str| web.page("/fleet").text().contains(what).then_some(());
+    wait_for("nobody serves the job", PATIENCE, || says("No worker. Start one: prs worker --target default"));
+    let keda = job.command(&["token", "create", "keda", "--role", "metrics", "-o", "json"]).json();
+    web.ask_as(keda["secret"].as_str().unwrap(), "/api/v1/targets/default").json(200);
+    says("No worker. An autoscaler last asked ").expect("it has");
     let _worker = fleet.worker(&job, &["--slots", "1"]);
     let serving = wait_for("the worker at work", PATIENCE, || workers(&web, "state=serving").pop());
     let name = name_of(&serving);

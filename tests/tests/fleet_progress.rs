@@ -58,7 +58,7 @@ fn rows(count: usize) -> Vec<u8> {
 fn until_idle(job: &Job, target: &str, count: usize) {
     wait_for("idle workers", PATIENCE, || {
         let told = workers(job, target);
-        let idle = told.iter().filter(|worker| worker["job"].is_null()).count();
+        let idle = told.iter().filter(|worker| worker["job_id"].is_null()).count();
         (idle == count).then_some(())
     });
 }
@@ -271,16 +271,29 @@ fn workers_are_listed_with_what_they_do() {
     wait_for("a mini-batch", PATIENCE, || (!job.marks("began").is_empty()).then_some(()));
     let told = workers(&job, "listed");
     assert_eq!(told.len(), 2, "{told:?}");
-    let busy: Vec<_> = told.iter().filter(|worker| worker["job"] == json!(id)).collect();
+    let busy: Vec<_> = told.iter().filter(|worker| worker["job_id"] == json!(id)).collect();
     assert_eq!(busy.len(), 1, "{told:?}");
     for worker in &told {
-        assert_eq!(worker["targets"], json!(["listed"]), "{worker}");
+        assert_eq!(
+            (&worker["target"], &worker["targets"]),
+            (&json!("listed"), &json!(["listed"])),
+            "{worker}"
+        );
+        assert_eq!(worker["unavailable"], json!([]), "{worker}");
+        assert!(worker["since"].as_str().unwrap().ends_with('Z'), "{worker}");
         assert_eq!(worker["version"], json!(env!("CARGO_PKG_VERSION")), "{worker}");
-        assert!(worker["seen_seconds"].as_f64().unwrap() < 6.0, "{worker}");
+        assert!(worker["last_seen_seconds"].as_f64().unwrap() < 6.0, "{worker}");
         for key in ["worker", "host", "ip"] {
             assert!(!worker[key].as_str().unwrap().is_empty(), "{key}: {worker}");
         }
     }
+    let memory = wait_for("what the busy one uses", PATIENCE, || {
+        let told = workers(&job, "listed");
+        let busy = told.into_iter().find(|worker| worker["job_id"] == json!(id))?;
+        busy["cpu_percent"].as_u64()?;
+        busy["memory"].as_u64()
+    });
+    assert!((10 << 20..2 << 30).contains(&memory), "agent and process: {memory}");
     let table = job.command(&["workers"]);
     table.expect_code(0);
     assert!(table.stdout.starts_with("WORKER"), "{}", table.stdout);

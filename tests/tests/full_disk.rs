@@ -1,6 +1,7 @@
-//! A disk that gets full: the job ends with the reason in every place that tells, and goes on once there is room.
+//! A disk that gets full: the job ends with the reason in every place that tells, and goes on once there is room. And a container whose
+//! memory runs out: one process goes, and its mini-batch is blamed.
 //!
-//! The disk is a small tmpfs, so these tests need the right to mount.
+//! The disk is a small tmpfs and the container a cgroup, so these tests need the rights to mount and to make one.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
@@ -8,7 +9,7 @@ use std::fs;
 
 use bytes::Bytes;
 use prs_common::storage::{IfExists, LocalStorage, Payload, PutMode, Storage, StorageErrorKind, StorageExt};
-use prs_tests::harness::{Job, RunFolder, Tmpfs};
+use prs_tests::harness::{Cgroup, Job, RunFolder, Tmpfs};
 
 /// Each mini-batch brings 200 KB of rows; 40 of them do not fit into 4 MB.
 const LARGE_ROWS: &str = r#"
@@ -102,4 +103,51 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         fs::copy(from.join(&name), target).unwrap();
     }
+}
+
+/// Takes memory until it is killed, more slowly than a container is looked at.
+const TAKES_ALL: &str = "
+import time
+
+def take_all():
+    held = []
+    while True:
+        held.append(b'x' * (10 << 20))
+        time.sleep(0.01)
+
+def init():
+    pass
+
+def run(mini_batch, context):
+    if context.minibatch_index == 1:
+        take_all()
+    return mini_batch
+";
+/// Room for two processes that hold nothing, and a good part of a third.
+const CONTAINER_MIB: u64 = 500;
+
+#[test]
+fn the_largest_process_of_a_container_goes_before_the_kernel_takes_one() {
+    let container = Cgroup::with_memory(CONTAINER_MIB);
+    let job = Job::new(TAKES_ALL).with_files(8).with("mini_batch_size", 1).with("run_max_try", 2);
+    let job = job.with("error_threshold", -1);
+    job.has_completed(&job.submit_in(&container));
+    let tries = job.run().tries();
+    let died: Vec<_> = tries.iter().filter(|row| row["Status"] == "PROCESS_DIED").collect();
+    assert_eq!(died.len(), 2, "{tries:?}");
+    assert_eq!(tries.len(), 9, "no other try was lost: {tries:?}");
+    assert_eq!(job.run().rows().len(), 7);
+    let errors = job.run().logs("user/error/0", ".txt");
+    for part in ["OutOfMemory: the process was killed while it ran this mini-batch", "of the 500 MiB"] {
+        assert!(errors.contains(part), "{errors}");
+    }
+    assert_eq!(container.killed_by_the_kernel(), 0);
+}
+
+#[test]
+fn an_init_that_takes_all_memory_ends_the_job() {
+    let container = Cgroup::with_memory(CONTAINER_MIB + 1);
+    let job = Job::new(&TAKES_ALL.replace("    pass", "    take_all()")).with_files(2);
+    job.has_failed(&job.submit_in(&container), &["init()", "OutOfMemory", "process_count_per_node"]);
+    assert_eq!(container.killed_by_the_kernel(), 0);
 }

@@ -383,7 +383,7 @@ fn an_autoscaler_hears_how_many_workers_a_fleet_wants() {
     web.set_token(&reader);
     let serving = web.get("/api/v1/workers?target=scaled&state=serving").json(200);
     assert_eq!(
-        (&serving["total"], &serving["value"][0]["job"]),
+        (&serving["total"], &serving["value"][0]["job_id"]),
         (&1.into(), &id.as_str().into()),
         "{serving}"
     );

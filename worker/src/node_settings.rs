@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::NodeInfo;
@@ -36,6 +37,8 @@ pub struct NodeSettings {
     pub instance: String,
     /// Why this host cannot run the job; it is told to the job.
     pub unfit: Option<Unfit>,
+    /// How long what runs has to end when the node leaves before its job ends.
+    pub drain: Duration,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -61,6 +64,9 @@ impl NodeSettings {
     pub const CACHE_BYTES: u64 = 20 << 30;
     /// Bytes of small inputs that are kept in memory where nobody says how many.
     pub const MEMORY_BYTES: u64 = 256 << 20;
+
+    /// How long what runs has to end where nobody says it.
+    pub const DRAIN: Duration = Duration::from_secs(30);
 
     /// What a node says of itself when it joins.
     pub(crate) fn info(&self) -> NodeInfo {

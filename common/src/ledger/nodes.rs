@@ -43,6 +43,8 @@ pub struct NodeInfo {
     pub gpus: u32,
     /// The interpreter that jobs without one of their own get; empty where there is none.
     pub python: String,
+    /// Since when it serves the job, microseconds since the Unix epoch, by its clock; of a worker without one, since when that runs.
+    pub since_us: u64,
 }
 
 /// What a node says of itself regularly.
@@ -97,6 +99,21 @@ pub struct NodeReport {
     pub init_failure: Option<InitFailure>,
     /// What a process that imports the script or is in `init()` printed last; before that, how far a side input is.
     pub printed: Option<PrintedLine>,
+    /// What it uses, with all that it started; absent until that was looked at.
+    pub load: Option<NodeLoad>,
+    /// The servers that did not answer when they were called last: `broker`, `ledger`, `storage`.
+    pub unavailable: Vec<String>,
+}
+
+/// What a node uses of its host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLoad {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// CPU time, percent of one core.
+    pub cpu_percent: u32,
+    /// The mean of its GPUs; absent where it has none, or they do not tell.
+    pub gpu_percent: Option<u32>,
 }
 
 /// The last line that a process printed so far, or one about a side input on its way.

@@ -80,6 +80,7 @@ impl Python {
             cache_bytes: NodeSettings::CACHE_BYTES,
             memory_bytes: NodeSettings::MEMORY_BYTES,
             side_inputs: None,
+            drain: NodeSettings::DRAIN,
             unfit: None,
             metrics: Metrics::default(),
         }

@@ -117,7 +117,7 @@ impl WorkerCounts {
     /// The counts of these workers. Idle are those that looked for a job a moment ago: a later one may have ended without a word.
     fn of(workers: &[WorkerView]) -> Self {
         let count = |state: &'static str| workers.iter().filter(move |worker| worker.state == state);
-        let looks = |worker: &&WorkerView| worker.seen_seconds <= LOOKS_WITHIN.as_secs_f64();
+        let looks = |worker: &&WorkerView| worker.last_seen_seconds <= LOOKS_WITHIN.as_secs_f64();
         Self {
             idle: count("idle").filter(looks).count() as u64,
             serving: count("serving").count() as u64,

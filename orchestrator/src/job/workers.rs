@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use prs_common::ledger::{IdleWorker, Ledger, LedgerError, LedgerErrorKind, NodeInfo, NodeView};
+use prs_common::timestamp::format_us;
 use serde::Serialize;
 
 use crate::Policy;
@@ -27,6 +28,8 @@ pub struct WorkerView {
     pub host: String,
     /// Address of the host.
     pub ip: String,
+    /// The target of its job; of one without a job the first of `targets`.
+    pub target: String,
     /// The targets that it looked for jobs of; of a busy one that of its job.
     pub targets: Vec<String>,
     /// Processes it runs, or may run.
@@ -38,15 +41,25 @@ pub struct WorkerView {
     /// The interpreter that jobs without one of their own get there; of a busy one that of its job. Empty where there is none.
     pub python: String,
     /// The job that it serves.
-    pub job: Option<String>,
+    pub job_id: Option<String>,
     /// Which node of that job it is.
     pub node_id: Option<u32>,
     /// Why it was asked to leave; null where nobody did.
     pub drain_reason: Option<String>,
     /// Version of prs.
     pub version: String,
+    /// Since when it serves its job, by its clock; of one without a job, since when it runs.
+    pub since: Option<String>,
+    /// Memory that it has, with all that it started, bytes; null of one without a job.
+    pub memory: Option<u64>,
+    /// CPU time that it uses, percent of one core; the same.
+    pub cpu_percent: Option<u32>,
+    /// The mean of its GPUs, percent; the same, and where it has none.
+    pub gpu_percent: Option<u32>,
+    /// The servers that did not answer it when it called them last: `broker`, `ledger`, `storage`.
+    pub unavailable: Vec<String>,
     /// How long ago it was heard of, seconds.
-    pub seen_seconds: f64,
+    pub last_seen_seconds: f64,
 }
 
 /// The states of workers.
@@ -60,21 +73,41 @@ impl WorkerView {
             state: if job.is_some() { "serving" } else { "idle" },
             host: info.host,
             ip: info.ip,
+            target: target.to_owned(),
             targets: vec![target.to_owned()],
             slots: info.slots,
             busy_slots: 0,
             gpus: info.gpus,
             python: info.python,
-            job: job.map(|(job, _)| job.to_owned()),
+            job_id: job.map(|(job, _)| job.to_owned()),
             node_id: job.map(|(_, node)| node),
             drain_reason: None,
             version: info.version,
-            seen_seconds: silent.as_secs_f64(),
+            since: (info.since_us > 0).then(|| format_us(info.since_us)),
+            memory: None,
+            cpu_percent: None,
+            gpu_percent: None,
+            unavailable: Vec::new(),
+            last_seen_seconds: silent.as_secs_f64(),
+        }
+    }
+
+    /// The worker that a node of a job is.
+    fn of_node(node: NodeView, target: &str, job_id: &str) -> Self {
+        let NodeView { node_id, info, report, silent, .. } = node;
+        let load = report.load;
+        Self {
+            busy_slots: report.busy,
+            memory: load.map(|load| load.memory),
+            cpu_percent: load.map(|load| load.cpu_percent),
+            gpu_percent: load.and_then(|load| load.gpu_percent),
+            unavailable: report.unavailable,
+            ..Self::new(info, target, Some((job_id, node_id)), silent)
         }
     }
 
     fn is_silent(&self) -> bool {
-        self.seen_seconds > SILENT_AFTER.as_secs_f64()
+        self.last_seen_seconds > SILENT_AFTER.as_secs_f64()
     }
 
     /// Takes in whether it was asked to leave.
@@ -124,8 +157,7 @@ pub(super) fn of_one_target(
         add(&mut found, WorkerView::new(worker.info, target, None, worker.silent));
     }
     for (job_id, node) in nodes.into_iter().filter(|(_, node)| is_shown(node)) {
-        let job = Some((job_id, node.node_id));
-        add(&mut found, WorkerView::new(node.info, target, job, node.silent));
+        add(&mut found, WorkerView::of_node(node, target, job_id));
     }
     let mut workers: Vec<WorkerView> = found.into_values().collect();
     for worker in &mut workers {
@@ -161,9 +193,7 @@ async fn busy(ledger: &dyn Ledger, target: &str) -> Result<Vec<WorkerView>, Ledg
             Err(error) => return Err(error),
         };
         for node in nodes.into_iter().filter(is_shown) {
-            let job = Some((offered.offer.job_id.as_str(), node.node_id));
-            let seen = WorkerView::new(node.info, target, job, node.silent);
-            found.push(WorkerView { busy_slots: node.report.busy, ..seen });
+            found.push(WorkerView::of_node(node, target, &offered.offer.job_id));
         }
     }
     Ok(found)
@@ -176,11 +206,11 @@ fn add(found: &mut BTreeMap<String, WorkerView>, seen: WorkerView) {
         found.insert(seen.worker.clone(), seen);
         return;
     };
-    match (&known.job, &seen.job) {
+    match (&known.job_id, &seen.job_id) {
         (None, Some(_)) if seen.is_silent() && !known.is_silent() => {}
         (None, Some(_)) => *known = seen,
         (None, None) => {
-            known.seen_seconds = known.seen_seconds.min(seen.seen_seconds);
+            known.last_seen_seconds = known.last_seen_seconds.min(seen.last_seen_seconds);
             known.targets.extend(seen.targets);
         }
         (Some(_), None) if known.is_silent() && !seen.is_silent() => *known = seen,
@@ -230,7 +260,7 @@ mod tests {
             let told = workers.into_iter().map(|one| {
                 let mut targets = one.targets;
                 targets.sort();
-                (one.worker, targets.join(","), one.job)
+                (one.worker, targets.join(","), one.job_id)
             });
             told.collect()
         };
@@ -312,7 +342,7 @@ mod tests {
             }
             let mut seen = found.remove("w").unwrap();
             seen.settle(&HashMap::new());
-            assert_eq!((seen.state, seen.job.as_deref()), expected);
+            assert_eq!((seen.state, seen.job_id.as_deref()), expected);
         }
     }
 }

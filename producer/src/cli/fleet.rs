@@ -32,6 +32,11 @@ pub(crate) struct Worker {
     /// End after so many seconds without a job.
     #[arg(long, value_name = "SECONDS", conflicts_with = "job", help_heading = JOBS)]
     pub(crate) exit_when_idle: Option<u64>,
+    /// Seconds that what runs has to end when the worker is asked to leave; the rest goes back at once, and what has not ended by then
+    /// runs again elsewhere.
+    #[arg(long, env = "PRS_DRAIN_TIMEOUT", hide_env_values = true, value_name = "SECONDS", default_value_t = NodeSettings::DRAIN.as_secs())]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=86_400), help_heading = JOBS)]
+    pub(crate) drain_timeout: u64,
     /// Name in logs and reports [default: the name of the host].
     #[arg(long, env = "PRS_WORKER_NAME", hide_env_values = true, help_heading = JOBS)]
     pub(crate) name: Option<String>,

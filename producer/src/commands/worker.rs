@@ -33,13 +33,14 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
     let work_folder = Arc::new(work_folder);
     let cache_bytes = arguments.cache_gib << 30;
     let side_inputs = Arc::new(SideInputStore::shared(Arc::clone(&work_folder), cache_bytes));
-    let (metrics, collected) = match arguments.metrics {
-        None => (Metrics::default(), None),
+    // Heartbeats tell a part of them, too.
+    let metrics = Metrics::counted(&arguments.target);
+    let collected = match arguments.metrics {
+        None => None,
         Some(address) => {
             let listener = Listener::bind(address).await.map_err(Failure::usage)?;
             tracing::info!(address = %listener.address(), "metrics are served at /metrics, and /livez");
-            let metrics = Metrics::counted(&arguments.target);
-            (metrics.clone(), Some(tokio::spawn(listener.serve(metrics))))
+            Some(tokio::spawn(listener.serve(metrics.clone())))
         }
     };
     let settings = WorkerSettings {
@@ -51,6 +52,7 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
         extension,
         cache_bytes,
         memory_bytes: arguments.cache_memory_mib << 20,
+        drain: Duration::from_secs(arguments.drain_timeout),
         idle_limit: arguments.exit_when_idle.map(Duration::from_secs),
         host,
         name,

@@ -77,8 +77,8 @@ fn row(worker: WorkerView) -> Vec<String> {
         worker.host,
         worker.targets.join(","),
         worker.slots.to_string(),
-        worker.job.unwrap_or_default(),
+        worker.job_id.unwrap_or_default(),
         worker.version,
-        format!("{} ago", duration(worker.seen_seconds)),
+        format!("{} ago", duration(worker.last_seen_seconds)),
     ]
 }

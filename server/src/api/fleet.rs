@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::fleet::{TargetView, WORKER_STATES, WorkerView, drain as ask_to_leave, workers as of_fleet};
+use prs_jobs::tokens::Role;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -38,12 +39,15 @@ pub(crate) async fn targets(_: Known, State(app): State<App>, params: Params) ->
 
 /// `GET /targets/{target}`.
 pub(crate) async fn target(
-    _: Known,
+    Known(who): Known,
     State(app): State<App>,
     Path(name): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
+    if who.role == Role::Metrics {
+        app.fleet.is_asked(&name);
+    }
     let targets = app.fleet.targets().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     Ok(Json(Target { view: targets.named(&name), as_of: format_us(targets.read_us) }).into_response())
 }
@@ -66,7 +70,7 @@ pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) 
     found.retain(|worker| {
         state.is_none_or(|state| worker.state == state)
             && query.as_deref().is_none_or(|query| contains(worker, query))
-            && job.is_none_or(|job| worker.job.as_deref() == Some(job))
+            && job.is_none_or(|job| worker.job_id.as_deref() == Some(job))
     });
     let total = found.len() as u64;
     let is_behind = |worker: &WorkerView| {
@@ -82,8 +86,8 @@ pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) 
 
 /// Whether name, host, address, job or version of a worker contain the text, which is in small letters.
 pub(crate) fn contains(worker: &WorkerView, query: &str) -> bool {
-    let WorkerView { worker: name, host, ip, job, version, .. } = worker;
-    [name, host, ip, version].into_iter().chain(job).any(|text| text.to_lowercase().contains(query))
+    let WorkerView { worker: name, host, ip, job_id, version, .. } = worker;
+    [name, host, ip, version].into_iter().chain(job_id).any(|text| text.to_lowercase().contains(query))
 }
 
 /// What the body of a wish to leave may say.

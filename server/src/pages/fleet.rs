@@ -58,8 +58,8 @@ async fn of_targets(
     let targets = app.fleet.targets().await.map_err(failed)?;
     let workers = of_fleet(&app.whereabouts, target).await.map_err(failed)?;
     let mut rows: Vec<TargetRow> = match target {
-        None => targets.all.iter().map(row_of).collect(),
-        Some(name) => vec![row_of(&targets.named(name))],
+        None => targets.all.iter().map(|target| row_of(app, target)).collect(),
+        Some(name) => vec![row_of(app, &targets.named(name))],
     };
     count_versions(&mut rows, &workers);
     let here = target.map_or_else(|| "/fleet".to_owned(), |target| format!("/fleet/{target}"));
@@ -106,10 +106,10 @@ pub(crate) async fn ask_to_drain(
     Path(name): Path<String>,
 ) -> Result<Html<String>, Problem> {
     let found = find_worker(&app, &name).await?;
-    let does = match &found.job {
+    let does = match &found.job_id {
         None => "It has no job, and ends within seconds.".to_owned(),
         Some(job) => format!(
-            "It lets what it runs of {job} end, within 30 s, gives the rest back and ends. Others go on with the job."
+            "It lets what it runs of {job} end, within its time for that (30 s where it was started without --drain-timeout), gives the rest back and ends. Others go on with the job."
         ),
     };
     let page = ConfirmPage {
@@ -244,7 +244,7 @@ fn count_versions(rows: &mut [TargetRow], workers: &[WorkerView]) {
     }
 }
 
-fn row_of(of: &TargetView) -> TargetRow {
+fn row_of(app: &App, of: &TargetView) -> TargetRow {
     TargetRow {
         target: of.target.clone(),
         wanted: of.wanted_nodes,
@@ -255,6 +255,7 @@ fn row_of(of: &TargetView) -> TargetRow {
         jobs: of.jobs,
         unwatched: of.unwatched_jobs,
         oldest_wait_seconds: of.oldest_wait_seconds,
+        asked_seconds: app.fleet.asked(&of.target).map(|ago| ago.as_secs_f64()),
         versions: Vec::new(),
     }
 }
@@ -269,11 +270,15 @@ fn worker_row(of: WorkerView) -> WorkerRow {
         slots: (of.busy_slots, of.slots),
         gpus: of.gpus,
         python: of.python,
-        job: of.job.unwrap_or_default(),
+        job: of.job_id.unwrap_or_default(),
         node_id: of.node_id,
         drain_reason: of.drain_reason.unwrap_or_default(),
         version: of.version,
-        seen_seconds: of.seen_seconds,
+        memory: of.memory,
+        load: (of.cpu_percent, of.gpu_percent),
+        unavailable: of.unavailable.join(", "),
+        since: of.since.unwrap_or_default(),
+        seen_seconds: of.last_seen_seconds,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
-use super::programs::{on_terminal, program};
-use super::{Ended, Found, Live, RunFolder, having_token, python, reasons_of};
+use super::programs::{on_terminal, program, through};
+use super::{Cgroup, Ended, Found, Live, RunFolder, having_token, python, reasons_of};
 use crate::deadline::wait_for;
 
 /// A module that every script can import.
@@ -194,7 +194,12 @@ impl Job {
 
     fn start_reading(&self, arguments: &[&str], input: Stdio) -> Live {
         let mut command = program("prs");
-        command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
+        command.args(arguments);
+        self.start_command(command, input)
+    }
+
+    fn start_command(&self, mut command: Command, input: Stdio) -> Live {
+        command.current_dir(self.folder.path()).env(TOKEN, &self.token);
         command.envs(self.variables.iter().cloned()).stdin(input);
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
@@ -215,6 +220,14 @@ impl Job {
         let file = self.write_job_file();
         let (file, run) = (file.display().to_string(), self.run.path().display().to_string());
         self.start(&[&["submit", &file, "--run-dir", &run, "-o", "json"], more].concat())
+    }
+
+    /// Submits in `group`, and waits.
+    pub fn submit_in(&self, group: &Cgroup) -> Ended {
+        let file = self.write_job_file();
+        let mut command = through(group.starter(), &program("prs"));
+        command.arg("submit").arg(file).arg("--run-dir").arg(self.run.path()).args(["-o", "json"]);
+        self.start_command(command, Stdio::null()).wait()
     }
 
     /// Starts `resume -o json` of the run folder.

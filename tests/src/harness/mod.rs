@@ -8,6 +8,7 @@
 //! `PRS_TEST_BIN_DIR`, the folder with `prs` and `libprs_process.so`, and `PRS_TEST_PYTHON`, an
 //! interpreter that has pandas and numpy.
 
+mod cgroup;
 mod ended;
 mod fleet;
 mod folders;
@@ -32,6 +33,7 @@ mod table;
 mod tmpfs;
 mod web;
 
+pub use cgroup::Cgroup;
 pub use ended::{Ended, says};
 pub use fleet::{Fleet, FleetSettings};
 pub use folders::{copy_compat, copy_folder};

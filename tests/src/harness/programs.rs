@@ -74,7 +74,7 @@ pub(super) fn without_namespaces(command: &Command) -> Command {
 }
 
 /// `starter`, which starts the program of `command` with its arguments and in its environment.
-fn through(mut starter: Command, command: &Command) -> Command {
+pub(super) fn through(mut starter: Command, command: &Command) -> Command {
     starter.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {

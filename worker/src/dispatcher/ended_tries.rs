@@ -101,9 +101,13 @@ impl EndedTries<'_> {
                 let limit = self.spec.task_overhead_timeout;
                 (TryStatus::LoadTimeout, timeout("reading the data", "task_overhead_timeout", limit))
             }
-            _ => {
+            killed => {
                 let during = "while it ran this mini-batch";
-                (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))
+                let error = match killed {
+                    Some(Kill::Memory(largest)) => largest.explain(wire::Stage::Run, during),
+                    _ => silent_death(wire::Stage::Run, death.returncode, during),
+                };
+                (TryStatus::ProcessDied, error)
             }
         };
         (error.traceback, error.frame) = (death.stack.text, death.stack.frame.map(Box::new));

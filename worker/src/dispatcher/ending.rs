@@ -10,8 +10,6 @@ use crate::commit::outcome::Ready;
 use crate::dispatcher::slot::{Kill, Stage, running_mut};
 use crate::dispatcher::suspects::Ask;
 
-/// How long what runs has to end when the worker leaves before the job ends.
-pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(30);
 /// How long processes have for `shutdown()`.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
@@ -67,7 +65,7 @@ impl Dispatcher<'_> {
         }
         self.pending.extend(back);
         self.obey(Signal::Finish);
-        self.ending = Some(Ending::InOrder(Instant::now() + DRAIN_GRACE));
+        self.ending = Some(Ending::InOrder(Instant::now() + self.launch.settings.drain));
     }
 
     /// Gives back a mini-batch that was not started.

@@ -14,6 +14,7 @@ mod ending;
 mod feeding;
 mod hanging;
 mod init_failures;
+mod memory;
 mod messages;
 mod processes;
 mod slot;
@@ -36,7 +37,6 @@ use tokio_util::task::TaskTracker;
 use self::concurrent::Apart;
 use self::copies::{CopyNews, Standing};
 use self::ended_tries::EndedTries;
-pub(crate) use self::ending::DRAIN_GRACE;
 use self::ending::Ending;
 use self::feeding::Recent;
 use self::slot::{Slot, running};
@@ -46,6 +46,7 @@ use crate::commit::committer::Backlog;
 use crate::commit::outcome::{Outcome, Ready};
 use crate::metrics::TargetMetrics;
 use crate::node_settings::NodeEnd;
+use crate::perf::memory::Shortage;
 use crate::process::launch::{CODE, Launch};
 use crate::process::{Event, Tending};
 
@@ -116,6 +117,8 @@ pub(crate) struct Commands {
     pub(crate) copy_news_rx: mpsc::UnboundedReceiver<CopyNews>,
     /// What the job wants: the heartbeat writes, the dispatcher reads.
     pub(crate) signal_rx: watch::Receiver<Signal>,
+    /// The memory of the container runs out: a thread that looks at it writes, the dispatcher reads.
+    pub(crate) shortage_rx: mpsc::Receiver<Shortage>,
     /// Why nothing can be committed or fetched any more: committer and intake write, the dispatcher reads.
     pub(crate) fatal_rx: watch::Receiver<Option<String>>,
     /// What the worker wants.
@@ -158,6 +161,7 @@ impl<'a> Dispatcher<'a> {
             mut cleared_rx,
             mut copy_news_rx,
             mut signal_rx,
+            mut shortage_rx,
             mut fatal_rx,
             end,
             stop_intake,
@@ -183,6 +187,7 @@ impl<'a> Dispatcher<'a> {
                     }
                     self.obey(Signal::Stop);
                 }
+                Some(shortage) = shortage_rx.recv() => self.relieve(&shortage),
                 () = end.stop.cancelled(), if self.ending != Some(Ending::AtOnce) => self.obey(Signal::Stop),
                 () = end.drain.cancelled(), if self.ending.is_none() => self.drain(),
                 Some(cleared) = cleared_rx.recv() => self.clear(cleared),

@@ -128,17 +128,25 @@ impl Dispatcher<'_> {
             }
         }
         running.log.line(format_args!("exits with returncode {returncode}"));
+        let too_large = match running.killed {
+            Some(Kill::Memory(largest)) => Some(largest),
+            _ => None,
+        };
+        let was_told_to = running.killed.is_some() && too_large.is_none();
         let during = match running.stage {
-            _ if running.init_failed || running.killed.is_some() || self.ending.is_some() => None,
+            _ if running.init_failed || was_told_to || self.ending.is_some() => None,
             Stage::Starting => Some("while it imported the script or ran init()"),
-            Stage::Ready if !running.worked => {
+            Stage::Ready | Stage::Ending if !running.worked => {
                 self.failures_in_a_row = running.failures_before;
                 Some("after init(), before its first mini-batch")
             }
             Stage::Ready | Stage::Ending => None,
         };
         if let Some(during) = during {
-            let mut error = silent_death(wire::Stage::Init, returncode, during);
+            let mut error = match too_large {
+                Some(largest) => largest.explain(wire::Stage::Init, during),
+                None => silent_death(wire::Stage::Init, returncode, during),
+            };
             let stack = self.stack_of(&running, returncode);
             (error.traceback, error.frame) = (stack.text, stack.frame.map(Box::new));
             running.sources.name(&mut error);
@@ -182,7 +190,9 @@ impl Dispatcher<'_> {
         let (path, code) = (stack::file(&running.folder), self.launch.folder.join(CODE));
         match running.killed {
             Some(Kill::RunTimeout | Kill::LoadTimeout | Kill::InitTimeout) => stack::when_asked(&path, &code),
-            Some(Kill::Stop | Kill::Superseded | Kill::ProtocolViolation) => Stack::default(),
+            Some(Kill::Stop | Kill::Superseded | Kill::ProtocolViolation | Kill::Memory(_)) => {
+                Stack::default()
+            }
             None => stack::when_died(&path, returncode, &code),
         }
     }

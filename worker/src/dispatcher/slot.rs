@@ -12,6 +12,7 @@ use prs_common::wire::{Assignment, ToProcess, encode};
 
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size::Cost;
+use crate::dispatcher::memory::Largest;
 use crate::dispatcher::sources::Sources;
 use crate::host::gpu::Gpu;
 use crate::metrics::StartReason;
@@ -68,6 +69,8 @@ pub(crate) enum Kill {
     Superseded,
     /// It broke the protocol.
     ProtocolViolation,
+    /// The memory of the container ran out, and it was the largest.
+    Memory(Largest),
 }
 
 /// Whether a process hangs in `init()`, as far as the node knows.
@@ -214,12 +217,19 @@ impl Running {
     pub(crate) fn kill(&mut self, why: Kill) {
         if self.killed.is_none() {
             self.killed = Some(why);
-            self.stage = Stage::Ending;
+            // Who is too large already while it starts has failed to.
+            if !(self.is_starting() && matches!(why, Kill::Memory(_))) {
+                self.stage = Stage::Ending;
+            }
             match why {
                 Kill::RunTimeout | Kill::LoadTimeout => self.process.kill_with_stack(),
                 // Where Python has not begun, it would die of the question, which is no answer.
                 Kill::InitTimeout if !self.python.is_empty() => self.process.kill_with_stack(),
-                Kill::InitTimeout | Kill::Stop | Kill::Superseded | Kill::ProtocolViolation => {
+                Kill::InitTimeout
+                | Kill::Stop
+                | Kill::Superseded
+                | Kill::ProtocolViolation
+                | Kill::Memory(_) => {
                     self.process.kill();
                 }
             }

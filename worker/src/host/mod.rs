@@ -17,6 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use prs_common::host_name;
 use prs_common::ledger::NodeInfo;
+use prs_common::timestamp::now_us;
 
 /// Overrides the number of GPUs (spec G2).
 const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
@@ -57,6 +58,7 @@ impl Host {
             instance: instance.to_owned(),
             gpus: self.gpus.len() as u32,
             python: String::new(),
+            since_us: now_us(),
         }
     }
 

@@ -134,6 +134,11 @@ impl Metrics {
         }
     }
 
+    /// The servers that did not answer when they were called last.
+    pub(crate) fn unavailable(&self) -> Vec<String> {
+        self.0.iter().flat_map(|inner| inner.outages.last()).map(str::to_owned).collect()
+    }
+
     /// Counts inputs that were fetched.
     pub(crate) fn fetched(&self, bytes: u64) {
         if let Some(inner) = &self.0 {

@@ -17,6 +17,9 @@ pub(crate) enum Dependency {
     Storage,
 }
 
+/// Their names, in the order of [`Dependency`].
+const SERVERS: [&str; 3] = ["broker", "ledger", "storage"];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Label {
     dependency: &'static str,
@@ -44,8 +47,7 @@ struct Outage {
 impl Default for Outages {
     fn default() -> Self {
         let seconds = Family::<Label, Seconds>::default();
-        // In the order of `Dependency`.
-        let all = ["broker", "ledger", "storage"].map(|dependency| Outage {
+        let all = SERVERS.map(|dependency| Outage {
             since: AtomicU64::new(0),
             seconds: seconds.get_or_create_owned(&Label { dependency }),
         });
@@ -90,6 +92,12 @@ impl Outages {
         }
     }
 
+    /// Those that last.
+    pub(super) fn last(&self) -> impl Iterator<Item = &'static str> {
+        let lasts = |outage: &Outage| outage.since.load(Ordering::Relaxed) > 0;
+        SERVERS.into_iter().zip(&self.all).filter(move |(_, outage)| lasts(outage)).map(|(name, _)| name)
+    }
+
     fn now(&self) -> u64 {
         (self.began.elapsed().as_micros() as u64).max(1)
     }
@@ -127,6 +135,13 @@ mod tests {
         outages.answers(Dependency::Storage);
         outages.settle();
         assert!((of(Dependency::Storage) - whole).abs() < 1e-9, "it is over");
-        assert!(of(Dependency::Ledger) < 1e-9 && of(Dependency::Broker) < 1e-9);
+        assert_eq!(outages.last().count(), 0);
+        outages.is_away(Dependency::Storage);
+        outages.is_away(Dependency::Broker);
+        assert_eq!(outages.last().collect::<Vec<_>>(), ["broker", "storage"]);
+        for server in [Dependency::Storage, Dependency::Broker] {
+            outages.answers(server);
+        }
+        assert!(of(Dependency::Ledger) < 1e-9);
     }
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commit::outcome::InHand;
 use crate::metrics::Metrics;
+use crate::perf::load::Meter;
 
 /// The heartbeat of one node.
 pub(crate) struct Heartbeat {
@@ -20,6 +21,8 @@ pub(crate) struct Heartbeat {
     /// What the job wants: the heartbeat writes, node and dispatcher read.
     pub(crate) signal_tx: watch::Sender<Signal>,
     pub(crate) metrics: Metrics,
+    /// What the node uses; nobody asks that of an embedded one.
+    pub(crate) meter: Option<Meter>,
     /// The worker was asked to leave.
     pub(crate) asked: CancellationToken,
 }
@@ -43,6 +46,8 @@ impl Heartbeat {
             let said = NodeReport {
                 in_hand: self.in_hand.count(),
                 now_us: now_us(),
+                load: self.meter.as_ref().and_then(Meter::seen),
+                unavailable: self.metrics.unavailable(),
                 ..self.report_rx.borrow().clone()
             };
             told = said.errors.len();
@@ -105,6 +110,7 @@ mod tests {
             in_hand: InHand::default(),
             signal_tx,
             metrics: Metrics::default(),
+            meter: None,
             asked: CancellationToken::new(),
         };
         let stop = CancellationToken::new();

@@ -28,7 +28,7 @@ use crate::commit::outcome::InHand;
 use crate::commit::traces::Choice;
 use crate::dispatcher::copies::Standing;
 use crate::dispatcher::suspects::Suspects;
-use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
+use crate::dispatcher::{Commands, Dispatcher, Surroundings};
 use crate::host::blocking::blocking;
 use crate::host::unique::unique;
 use crate::host::work_folder;
@@ -41,8 +41,12 @@ use crate::node::heartbeat::Heartbeat;
 use crate::node::preparing::{Prepared, Preparing};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
 use crate::perf::Monitor;
+use crate::perf::load::Meter;
+use crate::perf::memory::Guard;
 use crate::process::launch::Launch;
 
+/// How long a node that leaves has for the commit of what it finished.
+const LAST_COMMITS: Duration = Duration::from_secs(30);
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
 
@@ -85,6 +89,7 @@ pub async fn run_node(
         in_hand: in_hand.clone(),
         signal_tx,
         metrics: settings.metrics.clone(),
+        meter: job.policy.has_others.then(|| Meter::start(!settings.host.gpus.is_empty())),
         asked: end.asked.clone(),
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
@@ -171,7 +176,7 @@ fn told(settings: &NodeSettings, reason: &EndReason) -> SeenError {
 /// Ends when a worker that leaves has had its time.
 async fn drained(drain: &CancellationToken) {
     drain.cancelled().await;
-    tokio::time::sleep(DRAIN_GRACE).await;
+    tokio::time::sleep(LAST_COMMITS).await;
 }
 
 /// A node of a former start of the job had the same id: its logs are gone on with.
@@ -325,6 +330,8 @@ impl Service<'_> {
         };
         let interval = Duration::from_secs(job.spec.resource_monitor_interval);
         let monitor = Monitor::start(&job.logs, node_id, launch.token_prefix(), interval);
+        let (shortage_tx, shortage_rx) = mpsc::channel(1);
+        let guard = Guard::start(shortage_tx);
         let surroundings = Surroundings {
             main_log,
             outcomes_tx,
@@ -339,9 +346,18 @@ impl Service<'_> {
         };
         let drain = end.drain.clone();
         let stop_intake = intake_end.stop.clone();
-        let commands = Commands { ready_rx, cleared_rx, copy_news_rx, signal_rx, fatal_rx, end, stop_intake };
+        let commands = Commands {
+            ready_rx,
+            cleared_rx,
+            copy_news_rx,
+            signal_rx,
+            shortage_rx,
+            fatal_rx,
+            end,
+            stop_intake,
+        };
         Dispatcher::new(launch, surroundings).run(commands).await;
-        drop(monitor);
+        drop((monitor, guard));
         let ended = tokio::select! {
             ended = &mut committing => ended,
             // A worker that is asked to leave does not wait for a store that is away.

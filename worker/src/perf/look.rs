@@ -1,6 +1,7 @@
 //! One look at the host: what is used now, and what was used since the look before.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
@@ -280,7 +281,7 @@ impl Observer {
 }
 
 /// The child of `own` that `pid` comes from, or `own` itself.
-fn head_of(pid: Pid, own: Pid, parents: &HashMap<Pid, Pid>) -> Option<Pid> {
+pub(super) fn head_of<Id: Copy + Eq + Hash>(pid: Id, own: Id, parents: &HashMap<Id, Id>) -> Option<Id> {
     if pid == own {
         return Some(own);
     }
@@ -327,7 +328,7 @@ fn disks(disks: &Disks) -> Vec<DiskUse> {
     found.into_values().collect()
 }
 
-fn gpus(nvml: &Nvml, count: u32) -> Vec<GpuUse> {
+pub(super) fn gpus(nvml: &Nvml, count: u32) -> Vec<GpuUse> {
     let devices = (0..count).map(|index| nvml.device_by_index(index).ok());
     let figures = devices.map(|device| {
         let memory = device.as_ref().and_then(|device| device.memory_info().ok());

@@ -3,11 +3,15 @@
 //! The first look at the host is taken 10 s after the node begins to serve; each pause is twice the one before, up to
 //! `resource_monitor_interval`. So a job of a minute has some looks, one of a second has none, and one of a day has no
 //! more than it asks for. `look` takes a look, `tables` makes text of it. What the host does not tell is left empty.
+//! `memory` sees when the container has too little of it, `load` tells the heartbeat what is used.
 //!
 //! Looks have a thread of their own that nobody waits for: a file system or a driver that hangs costs looks, and not the
 //! end of a job.
 
+mod family;
+pub(crate) mod load;
 mod look;
+pub(crate) mod memory;
 mod tables;
 
 use std::fs::read_to_string;

@@ -62,6 +62,8 @@ pub struct WorkerSettings {
     pub memory_bytes: u64,
     /// Side inputs, which it shares with other workers of the host.
     pub side_inputs: Arc<SideInputStore>,
+    /// How long what runs has to end when the worker is asked to leave.
+    pub drain: Duration,
     /// How long to wait for a job before the worker ends.
     pub idle_limit: Option<Duration>,
     /// What is counted.

@@ -321,6 +321,7 @@ impl Service<'_> {
             cache_bytes: settings.cache_bytes,
             memory_bytes: settings.memory_bytes,
             side_inputs: Some(Arc::clone(&settings.side_inputs)),
+            drain: settings.drain,
             metrics: settings.metrics.clone(),
         }
     }

@@ -7,7 +7,7 @@ use super::Chrome;
 use super::simple::rendered;
 use crate::chart::{Figure, Workers};
 use crate::text::times::{day_and_clock, duration};
-use crate::text::{count, counted};
+use crate::text::{bytes, count, counted};
 use crate::view::header::Chip;
 
 /// A compute target.
@@ -31,6 +31,8 @@ pub struct TargetRow {
     pub unwatched: u64,
     /// How long the job that waits longest for a node has been waiting, seconds; 0 where none does.
     pub oldest_wait_seconds: f64,
+    /// How long ago an autoscaler asked for its figures, seconds; nothing where none did.
+    pub asked_seconds: Option<f64>,
     /// Versions of prs that its workers have, with how many have each.
     pub versions: Vec<(String, u64)>,
 }
@@ -48,7 +50,10 @@ impl TargetRow {
     /// What needs a person; empty where nothing does.
     fn says(&self) -> String {
         if self.wanted > 0 && self.live + self.idle == 0 {
-            return format!("No worker. Start one: prs worker --target {}", self.target);
+            let asked =
+                self.asked_seconds.map(|ago| format!(" An autoscaler last asked {} ago.", duration(ago)));
+            let asked = asked.unwrap_or_default();
+            return format!("No worker.{asked} Start one: prs worker --target {}", self.target);
         }
         if self.unwatched > 0 && self.live > 0 {
             let jobs = counted(self.unwatched, "job");
@@ -88,6 +93,14 @@ pub struct WorkerRow {
     pub drain_reason: String,
     /// Version of prs.
     pub version: String,
+    /// Bytes of memory that it has, with all that it started; nothing where it is idle.
+    pub memory: Option<u64>,
+    /// CPU time, percent of one core, and the mean of its GPUs, percent; the same.
+    pub load: (Option<u32>, Option<u32>),
+    /// The servers that do not answer it.
+    pub unavailable: String,
+    /// Since when it serves its job, or runs; empty where that is not known.
+    pub since: String,
     /// How long ago it was heard of, seconds.
     pub seen_seconds: f64,
 }
@@ -105,6 +118,16 @@ impl WorkerRow {
 
     fn seen(&self) -> String {
         format!("{} ago", duration(self.seen_seconds))
+    }
+
+    fn has_memory(&self) -> String {
+        self.memory.map(bytes).unwrap_or_default()
+    }
+
+    /// Since when, for people and for programs.
+    fn began(&self) -> Option<(String, String)> {
+        let (to_seconds, to_milliseconds) = (self.since.get(..19)?, self.since.get(..23)?);
+        Some((format!("{} UTC", to_seconds.replace('T', " ")), format!("{to_milliseconds}Z")))
     }
 
     fn has_slots(&self) -> String {
@@ -241,8 +264,16 @@ impl WorkerPage<'_> {
             ("GPUs", of.gpus.to_string()),
             ("Python", or_none(&of.python)),
             ("Version", of.version.clone()),
+            ("Since", of.began().map(|(text, _)| text).unwrap_or_default()),
+            ("Memory", of.has_memory()),
+            ("CPU", of.load.0.map(|percent| format!("{percent} % of one core")).unwrap_or_default()),
+            ("GPUs are busy", of.load.1.map(|percent| format!("{percent} %")).unwrap_or_default()),
+            ("Does not reach", of.unavailable.clone()),
             ("Last seen", of.seen()),
         ]
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .collect()
     }
 }
 
@@ -254,6 +285,11 @@ mod tests {
     fn a_target_says_what_it_lacks() {
         let target = TargetRow { target: "gpu".to_owned(), wanted: 4, needed: 4, ..TargetRow::default() };
         assert_eq!(target.says(), "No worker. Start one: prs worker --target gpu");
+        let asked = TargetRow { asked_seconds: Some(4.0), ..target.clone() };
+        assert_eq!(
+            asked.says(),
+            "No worker. An autoscaler last asked 4.0 s ago. Start one: prs worker --target gpu"
+        );
         let some = TargetRow { live: 3, needed: 1, ..target.clone() };
         assert_eq!(some.says(), "1 worker more could work");
         assert!(TargetRow { live: 3, unwatched: 2, ..target.clone() }.says().contains("over 2 jobs"));
@@ -305,6 +341,9 @@ mod tests {
             slots: (8, 8),
             job: "score-20261121-120000-1a2b".to_owned(),
             version: "0.2.0".to_owned(),
+            memory: Some(3_100_000_000),
+            since: "2026-11-21T12:00:00.000000Z".to_owned(),
+            unavailable: "storage".to_owned(),
             ..WorkerRow::default()
         };
         let mut page = page(&chrome, (0..50).map(row).collect(), 500);
@@ -317,6 +356,13 @@ mod tests {
         page.history.extend(crate::chart::Wanted::figure("wanted", "default", 0, 300, &steps));
         let html = page.html();
         assert!(html.len() <= 50 << 10, "{}", html.len());
+        for part in [
+            "<td class=\"n\">3.1\u{202f}GB</td>",
+            "<time datetime=\"2026-11-21T12:00:00.000Z\">",
+            "without storage",
+        ] {
+            assert!(html.contains(part), "{part}");
+        }
         assert!(html.contains("500 workers: 499 serving, 1 silent"));
     }
 }

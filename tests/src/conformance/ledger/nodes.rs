@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
-    InitFailure, Ledger, NodeInfo, NodeReport, PrintedLine, RunningTry, SeenError, Signal,
+    InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, RunningTry, SeenError, Signal,
 };
 use prs_common::source_line::SourceLine;
 
@@ -110,6 +110,8 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         }],
         init_failure: Some(InitFailure { category: "ValueError".to_owned(), ..InitFailure::default() }),
         printed: Some(PrintedLine { line: "Downloading: 40 %".to_owned(), ..PrintedLine::default() }),
+        load: Some(NodeLoad { memory: 3 << 30, cpu_percent: 350, gpu_percent: Some(97) }),
+        unavailable: vec!["storage".to_owned()],
     };
     let silent = |node_id: u32| {
         let job = &job;
