@@ -330,7 +330,7 @@ async fn judge(
         }
     };
     if let Some(check) = ScriptCheck::start(&spec, runs_on, new.text.is_some())? {
-        check.finish(caller).await.map_err(refused)?;
+        check.finish_strictly(caller).await.map_err(refused)?;
     }
     code_notes::check(&spec, &pack_code(&spec)?.files, caller).map_err(refused)
 }
