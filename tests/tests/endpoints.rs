@@ -129,6 +129,15 @@ fn an_endpoint_is_called_with_data_and_keeps_its_name_over_its_deployments() {
     assert_eq!(told(&job, "endpoint list-jobs -n heart --query [].status -o tsv"), "Completed\nCompleted\n");
     assert_eq!(told(&job, "deployment list-jobs -n XGB -e heart --query length(@)").trim(), "2");
     assert_eq!(told(&job, "job show -n second --query properties.status -o tsv"), "Completed\n");
+    for (id, inputs) in [("json", "{\"data\":{\"path\":\"scored\"}}"), ("words", "data.path=scored")] {
+        made(&job, &format!("invoke heart --job-name {id} --inputs {inputs}"));
+        assert_eq!(rows(id), rows("second"));
+    }
+    refused(&job, "invoke heart --inputs data", "neither a mapping in JSON nor of the form NAME.KEY=VALUE");
+    refused(&job, "compute create -n cpu --type amlcompute", "a fleet is made of prs worker processes");
+    refused(&job, "job show -n second --web", "--web: no server is known");
+    refused(&job, "job download -n second --web", "--web: no server is known");
+    refused(&job, "job stream -n second --web", "--web: no server is known");
     told(&job, "job download -n second -p copy");
     assert_eq!(
         fs::read_to_string(job.path("copy/named-outputs/score/predictions.csv")).unwrap(),
@@ -163,6 +172,15 @@ fn what_is_wrong_with_a_deployment_is_told_before_anything_is_kept() {
     );
     fs::write(job.path("src/score.py"), "def run(:").unwrap();
     refused(&job, "deployment create -f deployment.yml -e heart", "cannot be compiled");
+    // An environment that is not made yet may have another Python, for which this is no Python either.
+    let of_packages = DEPLOYMENT.replace("environment: local", "environment: {conda_file: conda.yml}");
+    fs::write(job.path("packages.yml"), of_packages).unwrap();
+    fs::write(job.path("conda.yml"), "dependencies: [python=3.12, pip, {pip: [six]}]\n").unwrap();
+    refused(&job, "deployment create -f packages.yml -e heart", "cannot be compiled");
+    fs::write(job.path("src/score.py"), "def init(): pass\ndef score(batch): pass\n").unwrap();
+    for file in ["deployment.yml", "packages.yml"] {
+        refused(&job, &format!("deployment create -f {file} -e heart"), "score.py has no function run()");
+    }
     made(&job, "deployment create -f deployment.yml -e heart --skip-script-validation");
     fs::write(job.path("src/score.py"), SCRIPT).unwrap();
     assert_eq!(made(&job, "deployment create -f deployment.yml -e heart --overwrite")["revision"], 2);

@@ -57,6 +57,25 @@ fn a_job_has_the_id_that_its_user_chose() {
     let wrong = job.command(&arguments("deployment.yml", "a/b"));
     wrong.expect_code(2);
     assert!(wrong.stderr.contains("--job-name: \"a/b\" is not the id of a job"), "{}", wrong.stderr);
+    // Any other job, too.
+    fs::write(
+        job.path("job.yml"),
+        format!(
+            "name: plain\nentry_script: score.py\nsource_directory: score\nenvironment: {}\ninputs: [{{type: file, path: data}}]\n",
+            python().display()
+        ),
+    )
+    .unwrap();
+    let plain = |id: &str| job.command(&["submit", "job.yml", "--name", id, "-o", "json"]);
+    plain("Own").expect_code(0);
+    job.command(&["status", "Own"]).expect_code(0);
+    for (id, said) in
+        [("Own", "there is a job Own already"), ("a/b", "--name: \"a/b\" is not the id of a job")]
+    {
+        let refused = plain(id);
+        refused.expect_code(2);
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    }
     let steps = job.command(&arguments("steps.yml", "Flow"));
     steps.expect_code(0);
     assert_eq!(steps.json()["steps"]["prep"]["job_id"], "Flow-prep");

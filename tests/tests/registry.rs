@@ -81,6 +81,10 @@ fn a_job_has_the_registered_model_under_its_own_name() {
         (&json!("3"), &json!("x"), &first["path"])
     );
     refused(&job, "model update -n mnist-model --set path=y", "a version does not change");
+    // As scripts for az say it.
+    let shown = made(&job, "model show -n mnist-model -v 1 -g group -w space");
+    assert_eq!((&shown["version"], &shown["path"]), (&json!("1"), &first["path"]));
+    refused(&job, "model show -n mnist-model --registry-name azureml", "there is one registry");
     let copied = made(&job, "model download -n mnist-model --version 1 --download-path copy");
     assert!(copied["path"].as_str().unwrap().ends_with("copy/mnist-model/model"), "{copied}");
     assert_eq!(fs::read_to_string(job.path("copy/mnist-model/model/weights.pt")).unwrap(), "one");

@@ -48,6 +48,33 @@ impl CallFile {
     }
 }
 
+/// What `words` say of `inputs` or `outputs`, the `key`: each is a mapping in JSON, or one value as NAME.KEY=VALUE. Paths start from
+/// `folder`.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub fn call_words(key: &str, words: &[String], folder: &Path) -> Result<Vec<(String, String)>, String> {
+    let mut set = Vec::new();
+    for word in words {
+        let mut problems = Vec::new();
+        let (place, node) = if word.trim_start().starts_with('{') {
+            let node = yaml::parse(word).map_err(|error| format!("--{key}: {}", error.message))?;
+            (key.to_owned(), node)
+        } else {
+            let (place, value) =
+                word.split_once('=').filter(|(place, _)| !place.is_empty()).ok_or_else(|| {
+                    format!("--{key}: {word:?} is neither a mapping in JSON nor of the form NAME.KEY=VALUE")
+                })?;
+            (format!("{key}.{place}"), yaml::scalar(value))
+        };
+        flatten(&node, &place, folder, &mut set, &mut problems);
+        if let Some(Problem { key: place, message, .. }) = problems.pop() {
+            return Err(format!("--{key}: {place}: {message}"));
+        }
+    }
+    Ok(set)
+}
+
 /// Puts what `node` says at `place` into `set`.
 fn flatten(
     node: &Node,
@@ -81,6 +108,34 @@ fn flatten(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_say_the_same_as_a_file() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let set = call_words("inputs", &words, Path::new("/here"))?;
+            Ok(set.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" "))
+        };
+        for (words, expected) in [
+            (
+                &[r#"{"data": {"type": "uri_file", "path": "a.csv"}, "mode": 3}"#][..],
+                Ok("inputs.data.type=uri_file inputs.data.path=/here/a.csv inputs.mode=3"),
+            ),
+            (
+                &["data.path=azureml:hearts@latest", "mode=a=b"],
+                Ok("inputs.data.path=azureml:hearts@latest inputs.mode=a=b"),
+            ),
+            (&["data.path=s3://b/p", r#"{"x": null}"#], Ok("inputs.data.path=s3://b/p")),
+            (
+                &["data"],
+                Err("--inputs: \"data\" is neither a mapping in JSON nor of the form NAME.KEY=VALUE"),
+            ),
+            (&[r#"{"a": [1]}"#], Err("--inputs: inputs.a: it is a list: give one path, or one value")),
+        ] {
+            assert_eq!(read(words), expected.map(str::to_owned).map_err(str::to_owned), "{words:?}");
+        }
+        assert!(read(&["{"]).unwrap_err().starts_with("--inputs: "));
+    }
 
     #[test]
     fn paths_start_from_the_folder_of_the_file() {

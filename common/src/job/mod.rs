@@ -64,7 +64,7 @@ pub use assets::{
     model_source, stage_component,
 };
 pub use built_in::COMMAND_SCRIPT;
-pub use call::CallFile;
+pub use call::{CallFile, call_words};
 pub use environment::{Environment, Packages};
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use prs_common::registry::{AssetType, Kind};
 
+use super::azure::OfAzure;
 use super::jobs::WhereaboutsArguments;
 use super::values::key_value;
 
@@ -14,6 +15,8 @@ pub(crate) struct Dataset {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: DatasetCommand,
+    #[command(flatten)]
+    pub(crate) azure: OfAzure,
 }
 
 /// What to do with registered data.
@@ -33,6 +36,8 @@ pub(crate) struct Model {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: ModelCommand,
+    #[command(flatten)]
+    pub(crate) azure: OfAzure,
 }
 
 /// What to do with registered models.
@@ -55,6 +60,8 @@ pub(crate) struct Environment {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: FileCommand,
+    #[command(flatten)]
+    pub(crate) azure: OfAzure,
 }
 
 /// Register components under names with versions, which pipelines name as `azureml:NAME:VERSION`.
@@ -63,6 +70,8 @@ pub(crate) struct Component {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: FileCommand,
+    #[command(flatten)]
+    pub(crate) azure: OfAzure,
 }
 
 /// What to do with what is registered by its file.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::endpoints::OfAzure;
+use super::azure::OfAzure;
 use super::jobs::WhereaboutsArguments;
 use super::values::key_value;
 

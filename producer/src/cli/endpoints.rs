@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use prs_common::job::Invocation;
 
+use super::azure::OfAzure;
 use super::jobs::WhereaboutsArguments;
 use super::run::OfDeployment;
 use super::values::key_value;
@@ -270,6 +271,12 @@ pub(crate) struct Call {
     /// A setting, or an input by its name (inputs.NAME.path=PATH), of this call; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, num_args = 1..)]
     pub(crate) set: Vec<(String, String)>,
+    /// Inputs by their names: a mapping in JSON, or NAME.path=PATH and NAME=VALUE; may be given several times.
+    #[arg(long, value_name = "JSON", num_args = 1..)]
+    pub(crate) inputs: Vec<String>,
+    /// The same for outputs.
+    #[arg(long, value_name = "JSON", num_args = 1..)]
+    pub(crate) outputs: Vec<String>,
     /// On a fleet: wait for the end of the job.
     #[arg(long)]
     pub(crate) wait: bool,
@@ -313,35 +320,5 @@ impl Call {
             invocation.input = Some(given.clone());
         }
         invocation
-    }
-}
-
-/// Options of `az` that say where in Azure something is: here that is said by the servers.
-#[derive(Debug, Args)]
-pub(crate) struct OfAzure {
-    /// Has no meaning here.
-    #[arg(short = 'g', long, global = true, hide = true, value_name = "NAME")]
-    resource_group: Option<String>,
-    /// Has no meaning here.
-    #[arg(short = 'w', long, global = true, hide = true, value_name = "NAME")]
-    workspace_name: Option<String>,
-    /// Has no meaning here.
-    #[arg(long, global = true, hide = true, value_name = "ID")]
-    subscription: Option<String>,
-    /// Has no meaning here.
-    #[arg(long, global = true, hide = true)]
-    no_wait: bool,
-}
-
-impl OfAzure {
-    /// The options that are given, of which the user is told that they change nothing.
-    pub(crate) fn given(&self) -> Vec<&'static str> {
-        let options = [
-            ("--resource-group", self.resource_group.is_some()),
-            ("--workspace-name", self.workspace_name.is_some()),
-            ("--subscription", self.subscription.is_some()),
-            ("--no-wait", self.no_wait),
-        ];
-        options.into_iter().filter_map(|(option, is_given)| is_given.then_some(option)).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: what can be said. What it means is in `commands`.
 
 mod assets;
+mod azure;
 mod azure_jobs;
 mod endpoints;
 mod examples;
@@ -35,13 +36,14 @@ pub(crate) use assets::{
     DatasetCommand, DownloadModel, Environment, FileCommand, ListAssets, Model, ModelCommand, OneVersion,
     ShowAsset, UpdateAsset,
 };
+pub(crate) use azure::OfAzure;
 pub(crate) use azure_jobs::{
     AzureJobCommand, AzureJobs, CreateJob, DownloadJob, ListAzureJobs, NamedJob, UpdateJob,
 };
 pub(crate) use endpoints::{
     Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint, Deployment, DeploymentCommand,
     Endpoint, EndpointCommand, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint,
-    OfAzure, UpdateDeployment, UpdateEndpoint,
+    UpdateDeployment, UpdateEndpoint,
 };
 pub(crate) use fleet::{Doctor, DrainWorker, Profiles, Worker, Workers, WorkersCommand};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
@@ -136,7 +138,7 @@ pub(crate) fn parse() -> Arguments {
             command: Command::Worker(worker),
         })
     } else {
-        Arguments::try_parse()
+        Arguments::try_parse_from(azure::with_versions(std::env::args_os()))
     };
     arguments.unwrap_or_else(|error| end(&error))
 }
@@ -259,6 +261,9 @@ pub(crate) enum Command {
     /// Run and look at jobs by the verbs and options of az ml job.
     #[command(after_help = examples::JOB)]
     Job(AzureJobs),
+    /// Nothing is created: workers are the compute.
+    #[command(hide = true, disable_help_flag = true)]
+    Compute(Compute),
     /// Create, list and revoke tokens, with which programs show a server who they are.
     #[command(after_help = examples::TOKEN)]
     Token(Token),
@@ -288,6 +293,13 @@ pub(crate) enum Command {
     Man(Manual),
 }
 
+/// What scripts for `az ml compute` say.
+#[derive(Debug, Args)]
+pub(crate) struct Compute {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<OsString>,
+}
+
 /// What a command asks of a fleet, or of this machine.
 enum Asks<'a> {
     /// Nothing, or it looks for itself.
@@ -310,6 +322,7 @@ impl Command {
             | Self::Profiles(_)
             | Self::Doctor(_)
             | Self::Completions(_)
+            | Self::Compute(_)
             | Self::Man(_) => {
                 return Asks::Nothing;
             }
@@ -328,9 +341,9 @@ impl Command {
             | Self::Gc(Collect { whereabouts, .. })
             | Self::Serve(Serve { whereabouts, .. })
             | Self::TakeUp(TakeUp { whereabouts, .. }) => return Asks::Jobs(whereabouts),
-            Self::Dataset(Dataset { command }) => return Asks::Jobs(command.whereabouts_mut()),
-            Self::Model(Model { command }) => return Asks::Jobs(command.whereabouts_mut()),
-            Self::Environment(Environment { command }) | Self::Component(Component { command }) => {
+            Self::Dataset(Dataset { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Model(Model { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Environment(Environment { command, .. }) | Self::Component(Component { command, .. }) => {
                 return Asks::Jobs(command.whereabouts_mut());
             }
             Self::Endpoint(Endpoint { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),

@@ -105,6 +105,9 @@ pub(crate) struct Submit {
     /// Write the id of the job to this file as soon as there is one.
     #[arg(long, value_name = "FILE")]
     pub(crate) id_file: Option<PathBuf>,
+    /// The id of the job, which no other may have [default: its name, the time and four digits].
+    #[arg(long, value_name = "JOB_ID", conflicts_with = "job_name")]
+    pub(crate) name: Option<String>,
     /// Override a setting of the job file; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use prs_common::job::{Given, check_job_id};
+use prs_common::job::Given;
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::list::{Wanted, list as list_jobs};
 use prs_jobs::records::{AzureJob, AzureJobs, Downloaded};
-use prs_jobs::submit::{self, Start};
+use prs_jobs::submit::{self, Ended, Start};
 use prs_jobs::update::{Words, update};
 use prs_jobs::{Whereabouts, download};
 
-use super::endpoints::{note_azure, page, print_call, print_jobs};
+use super::endpoints::{heed_azure, page, print_call, print_jobs, server};
+use super::run::check_name;
 use super::who::{signed, who};
 use super::{browser, stream};
 use crate::cli::{
@@ -23,15 +24,18 @@ use crate::terminal::output;
 
 /// Does what is said of jobs.
 pub(super) async fn job(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
-    note_azure(&arguments.azure);
+    heed_azure(&arguments.azure)?;
     match arguments.command {
         AzureJobCommand::Create(arguments) => return create(&arguments, format).await,
         AzureJobCommand::Show(arguments) => {
             let (home, _) = find(&arguments).await?;
             show(&*home, arguments.web).await?;
         }
-        AzureJobCommand::Stream(NamedJob { name, whereabouts, .. }) => {
-            let name = homes::naming::resolve(&name, &whereabouts.settled()?).await?;
+        AzureJobCommand::Stream(meant) => {
+            let (home, _) = find(&meant).await?;
+            let seen = home.look().await?;
+            tell_page(&seen, meant.web)?;
+            let (name, whereabouts) = (seen.result.job_id, meant.whereabouts);
             return Box::pin(stream::stream(&Job { name, whereabouts }, format)).await;
         }
         AzureJobCommand::List(arguments) => list(&arguments, format).await?,
@@ -71,27 +75,34 @@ fn tell_page(seen: &Seen, web: bool) -> Result<(), Failure> {
             output::note(&page);
             browser::open(page.as_ref())
         }
-        (true, None) => Err(Failure::wrong(
-            "--web: no server is known; set PRS_SERVER_URL to its address, or write the page with prs report --open",
-        )),
+        (true, None) => Err(Failure::wrong(NO_SERVER)),
     }
 }
+
+const NO_SERVER: &str =
+    "--web: no server is known; set PRS_SERVER_URL to its address, or write the page with prs report --open";
 
 async fn create(arguments: &CreateJob, format: Format) -> Result<ExitCode, Failure> {
     let CreateJob { file, name, set, stream, web, whereabouts } = arguments;
     let whereabouts = whereabouts.settled()?;
-    if let Some(Err(message)) = name.as_deref().map(check_job_id) {
-        return Err(Failure::wrong(format!("--name: {message}")));
-    }
+    check_name(name.as_deref())?;
     let names = whereabouts.names.anew();
     let called = signed();
     let given = Given { overrides: set, names: Some(&names), called: Some(&called), ..Given::default() };
     let detach = whereabouts.urls.is_some() && !stream;
     let start =
         Start { whereabouts: &whereabouts, run_dir: None, id: name.as_deref(), is_picked: false, detach };
+    if *web && server().is_none() {
+        return Err(Failure::wrong(NO_SERVER));
+    }
     let ended = Box::pin(submit::submit(file, given, &start)).await?;
-    if *web {
-        output::note("--web: prs job show --web opens the page of a job");
+    let id = match &ended {
+        Ended::Job { result, .. } => Some(&result.job_id),
+        Ended::HandedIn { job_id, .. } => Some(job_id),
+        Ended::Left => None,
+    };
+    if let Some(id) = id.filter(|_| *web) {
+        tell_page(&homes::of_id(id, &whereabouts).await?.look().await?, true)?;
     }
     print_call(ended, &whereabouts, format).await
 }
@@ -111,6 +122,9 @@ async fn list(arguments: &ListAzureJobs, format: Format) -> Result<(), Failure> 
 async fn fetch(arguments: &DownloadJob, format: Format) -> Result<(), Failure> {
     let DownloadJob { meant, output_name, download_path, .. } = arguments;
     let (home, _) = find(meant).await?;
+    if meant.web {
+        tell_page(&home.look().await?, true)?;
+    }
     let folder = download_path.clone().unwrap_or_else(|| PathBuf::from("."));
     let name = output_name.as_deref();
     let made = download::outputs(&*home, name, &folder).await?;

@@ -4,8 +4,9 @@
 use std::io::{BufRead, IsTerminal, stdin};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use console::Term;
-use prs_common::job::{CallFile, EndpointFile};
+use prs_common::job::{CallFile, EndpointFile, call_words};
 use prs_common::registry;
 use prs_common::timestamp::format_us;
 use prs_jobs::Whereabouts;
@@ -34,7 +35,7 @@ const SERVER: &str = "PRS_SERVER_URL";
 
 /// Does what is said of endpoints.
 pub(super) async fn endpoint(arguments: EndpointArguments, format: Format) -> Result<ExitCode, Failure> {
-    note_azure(&arguments.azure);
+    heed_azure(&arguments.azure)?;
     match arguments.command {
         EndpointCommand::Create(arguments) => create(&arguments, format).await?,
         EndpointCommand::Update(arguments) => update(arguments, format).await?,
@@ -53,7 +54,7 @@ pub(super) async fn endpoint(arguments: EndpointArguments, format: Format) -> Re
 
 /// Does what is said of deployments.
 pub(super) async fn deployment(arguments: DeploymentArguments, format: Format) -> Result<ExitCode, Failure> {
-    note_azure(&arguments.azure);
+    heed_azure(&arguments.azure)?;
     match arguments.command {
         DeploymentCommand::Create(arguments) => deploy(&arguments, format).await?,
         DeploymentCommand::Update(arguments) => redeploy(&arguments, format).await?,
@@ -75,14 +76,21 @@ pub(super) async fn invoke(arguments: &Invoke, format: Format) -> Result<ExitCod
     call(&arguments.endpoint, &arguments.call, format).await
 }
 
-/// Says which options change nothing.
-pub(super) fn note_azure(azure: &OfAzure) {
+/// Says which options change nothing, and refuses the one that would mean something else.
+pub(super) fn heed_azure(azure: &OfAzure) -> Result<(), Failure> {
+    if let Some(name) = &azure.registry_name {
+        return Err(Failure::wrong(format!(
+            "--registry-name {name}: there is one registry, that of the servers, or of the runs of this machine; leave the option out, and register what is to be there"
+        )));
+    }
     for option in azure.given() {
         output::note(format_args!("note: {option} has no meaning here; ignored"));
     }
+    Ok(())
 }
 
-fn server() -> Option<String> {
+/// The address of the server that callers use.
+pub(super) fn server() -> Option<String> {
     std::env::var(SERVER).ok().filter(|url| !url.is_empty())
 }
 
@@ -342,6 +350,10 @@ async fn call(endpoint: &str, call: &Call, format: Format) -> Result<ExitCode, F
         set.extend(read.set);
         invocation.job_name = invocation.job_name.or(read.name);
         invocation.experiment_name = invocation.experiment_name.or(read.experiment_name);
+    }
+    let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
+    for (key, words) in [("inputs", &call.inputs), ("outputs", &call.outputs)] {
+        set.extend(call_words(key, words, &here).map_err(Failure::wrong)?);
     }
     set.extend(call.set.iter().cloned());
     let start = Start {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use prs_common::job::Given;
+use prs_common::job::{Given, check_job_id};
 use prs_jobs::Whereabouts;
 use prs_jobs::records::Submitted;
 use prs_jobs::submit::code_choice::Changes;
@@ -20,7 +20,8 @@ use crate::terminal::output;
 
 /// Runs a job file.
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
-    let Submit { servers, runs, run_dir, id_file, detach, of_deployment, .. } = arguments;
+    let Submit { servers, runs, run_dir, id_file, name, detach, of_deployment, .. } = arguments;
+    check_name(name.as_deref())?;
     let whereabouts = servers.whereabouts(runs.as_deref())?;
     check(&whereabouts, run_dir.as_deref(), *detach)?;
     let whereabouts = whereabouts.heard_by(Arc::new(IdFile::at(id_file.clone())));
@@ -36,7 +37,7 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     let start = Start {
         whereabouts: &whereabouts,
         run_dir: run_dir.as_deref(),
-        id: of_deployment.job_id(),
+        id: name.as_deref().or(of_deployment.job_id()),
         is_picked: false,
         detach: *detach,
     };
@@ -69,6 +70,14 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         whereabouts: &whereabouts,
     };
     print(submit::resume(&changes, *detach).await?, format)
+}
+
+/// Refuses an id that no job can have.
+pub(super) fn check_name(name: Option<&str>) -> Result<(), Failure> {
+    match name.map(check_job_id) {
+        Some(Err(message)) => Err(Failure::wrong(format!("--name: {message}"))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses options that mean nothing where the job is to run.

@@ -16,9 +16,10 @@ use std::process::ExitCode;
 use prs_common::job::change_about;
 use prs_common::registry::{About, AssetVersion, Kind, Registry, Which};
 
+use super::endpoints::heed_azure;
 use crate::cli::{
-    AssetCommand, ChooseAssets, DatasetCommand, FileCommand, Format, ListAssets, ModelCommand, OneVersion,
-    ShowAsset, UpdateAsset, WhereaboutsArguments,
+    AssetCommand, ChooseAssets, Component, Dataset, DatasetCommand, Environment, FileCommand, Format,
+    ListAssets, Model, ModelCommand, OneVersion, ShowAsset, UpdateAsset, WhereaboutsArguments,
 };
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
@@ -26,8 +27,9 @@ use printed::{print, print_list};
 use prs_jobs::homes::registry::{self, failure};
 
 /// Does what is said of registered data.
-pub(super) async fn dataset(command: DatasetCommand, format: Format) -> Result<ExitCode, Failure> {
-    match command {
+pub(super) async fn dataset(arguments: Dataset, format: Format) -> Result<ExitCode, Failure> {
+    heed_azure(&arguments.azure)?;
+    match arguments.command {
         DatasetCommand::Create(arguments) => Box::pin(create::data(arguments, format)).await?,
         DatasetCommand::Other(command) => other(Kind::Data, command, format).await?,
     }
@@ -35,8 +37,9 @@ pub(super) async fn dataset(command: DatasetCommand, format: Format) -> Result<E
 }
 
 /// Does what is said of registered models.
-pub(super) async fn model(command: ModelCommand, format: Format) -> Result<ExitCode, Failure> {
-    match command {
+pub(super) async fn model(arguments: Model, format: Format) -> Result<ExitCode, Failure> {
+    heed_azure(&arguments.azure)?;
+    match arguments.command {
         ModelCommand::Create(arguments) => Box::pin(create::model(arguments, format)).await?,
         ModelCommand::Download(arguments) => download::model(arguments, format).await?,
         ModelCommand::Other(command) => other(Kind::Model, command, format).await?,
@@ -45,8 +48,9 @@ pub(super) async fn model(command: ModelCommand, format: Format) -> Result<ExitC
 }
 
 /// Does what is said of registered environments.
-pub(super) async fn environment(command: FileCommand, format: Format) -> Result<ExitCode, Failure> {
-    match command {
+pub(super) async fn environment(arguments: Environment, format: Format) -> Result<ExitCode, Failure> {
+    heed_azure(&arguments.azure)?;
+    match arguments.command {
         FileCommand::Create(arguments) => {
             Box::pin(create::from_file(Kind::Environment, arguments, format)).await?;
         }
@@ -56,8 +60,9 @@ pub(super) async fn environment(command: FileCommand, format: Format) -> Result<
 }
 
 /// Does what is said of registered components.
-pub(super) async fn component(command: FileCommand, format: Format) -> Result<ExitCode, Failure> {
-    match command {
+pub(super) async fn component(arguments: Component, format: Format) -> Result<ExitCode, Failure> {
+    heed_azure(&arguments.azure)?;
+    match arguments.command {
         FileCommand::Create(arguments) => {
             Box::pin(create::from_file(Kind::Component, arguments, format)).await?;
         }
