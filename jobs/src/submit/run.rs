@@ -72,7 +72,7 @@ impl Start<'_> {
         let runs = &self.whereabouts.runs;
         match self.id.filter(|id| !self.is_picked && runs.join(id).symlink_metadata().is_ok()) {
             Some(id) => Err(Failure::wrong(format!(
-                "there is a job {id} already, in {}: give another --job-name, or remove that job with prs rm {id}",
+                "there is a job {id} already, in {}: give another id (--name, or --job-name of a deployment), or remove that job with prs rm {id}",
                 shown(&runs.join(id))
             ))),
             None => Ok(()),

@@ -70,9 +70,12 @@ impl Dispatcher<'_> {
 mod tests {
     use super::*;
 
+    /// Bytes in use, sizes by place; who goes, with its size.
+    type Case<'a> = (u64, &'a [(usize, u64)], Option<(usize, u64)>);
+
     #[test]
     fn the_largest_goes_where_that_helps() {
-        let table: [(u64, &[(usize, u64)], Option<(usize, u64)>); 7] = [
+        let table: [Case<'_>; 7] = [
             (951, &[(0, 300), (1, 400), (2, 100)], Some((1, 400))),
             (951, &[(3, 476)], Some((3, 476))),
             (950, &[(0, 900)], None),

@@ -193,7 +193,7 @@ pub(crate) async fn take_id(fleet: &Fleet, id: &str, steps: &[String]) -> Result
             Err(error) => return Err(cannot(error)),
             Ok(_) => {
                 return Err(Failure::wrong(format!(
-                    "a step would be the job {step}, and there is one already: give another --job-name"
+                    "a step would be the job {step}, and there is one already: give another id (--name, or --job-name of a deployment)"
                 )));
             }
         }
@@ -203,10 +203,12 @@ pub(crate) async fn take_id(fleet: &Fleet, id: &str, steps: &[String]) -> Result
     }
     let is_there = fleet.job_storage(id).head(layout::JOB).await.is_ok();
     Err(Failure::wrong(if is_there {
-        format!("there is a job {id} already: give another --job-name, or remove that job with prs rm {id}")
+        format!(
+            "there is a job {id} already: give another id (--name, or --job-name of a deployment), or remove that job with prs rm {id}"
+        )
     } else {
         format!(
-            "another submission has taken the id {id}: give another --job-name; where that one was stopped before its job was \
+            "another submission has taken the id {id}: give another id (--name, or --job-name of a deployment); where that one was stopped before its job was \
              stored, prs rm {id} frees the id"
         )
     }))
