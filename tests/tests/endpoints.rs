@@ -155,7 +155,7 @@ fn an_endpoint_is_called_with_data_and_keeps_its_name_over_its_deployments() {
     refused(&job, "endpoint show -n heart --query name -o tsv", "does not exist");
     // The name is free at once, and its jobs are there.
     made(&job, "endpoint create -n heart");
-    assert_eq!(told(&job, "list --endpoint heart --query jobs[].job_id -o tsv").lines().count(), 2);
+    assert_eq!(told(&job, "list --endpoint heart --query jobs[].job_id -o tsv").lines().count(), 4);
 }
 
 #[test]
