@@ -13,7 +13,15 @@ macro_rules! end_reasons {
             $($(#[$meta])* #[error($text)] $name $({ $($field: $type),* })?,)*
         }
 
-        impl EndReason {
+        /// What the text of [`EndReason::JobNotDelivered`] begins with.
+const NOT_DELIVERED: &str = "the output cannot be put to ";
+
+impl EndReason {
+    /// Whether a job that failed with the text `reason` has its output all the same, but for the place that was to have it.
+    pub fn is_not_delivered(reason: &str) -> bool {
+        reason.starts_with(NOT_DELIVERED)
+    }
+
             /// The text of every reason, with `{field}` where it differs from job to job.
             pub const TEXTS: &[&str] = &[$($text),*];
         }
@@ -150,6 +158,9 @@ end_reasons! {
     /// An output has a place of its own, and no room there.
     NotDelivered { output: String, place: String, error: String } =
         "the step completed, and its output {output} cannot be put to {place}: {error}; make room there and resume the pipeline, which runs nothing again",
+    /// A job has its output delivered to a bucket, and there is no room, or no bucket.
+    JobNotDelivered { place: String, error: String } =
+        "the output cannot be put to {place}: {error}; the job keeps it (prs result), and prs resume delivers it, which runs nothing again",
     /// A step cannot be started.
     StepNotStarted { error: String } = "the step cannot be started: {error}",
 

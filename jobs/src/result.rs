@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use prs_common::ledger::JobState;
 use prs_orchestrator::JobResult;
 
 use crate::failure::Failure;
@@ -11,10 +10,11 @@ use crate::submit::output_copy::{check_there, fetch_output};
 use crate::submit::output_folder::claim;
 
 /// How a job completed, with its output where the job put it; or, where there is a `target`, in that folder, to which it is
-/// copied whole. A job that has not completed has no result, which is an error of usage.
+/// copied whole. A job that has not completed has no result, which is an error of usage; but for one that failed because it could not
+/// deliver it.
 pub async fn result(home: &dyn JobHome, target: Option<&Path>) -> Result<JobResult, Failure> {
     let Seen { record, mut result, .. } = home.look().await?;
-    if result.state != JobState::Completed {
+    if !result.has_result() {
         let why = result.reason.as_deref().unwrap_or("it is not done yet");
         return Err(Failure::wrong(format!(
             "job {} has no result: {} ({why})",

@@ -142,6 +142,10 @@ fn job_file(record: &JobRecord, steps: Option<&[Step]>, preparation: Option<&str
         }
         entry("output", &json!(folder), 0, &mut text);
     }
+    if let Some(place) = &spec.deliver_to {
+        text.push_str("# The place has a result now, or will; name another one:\n# ");
+        entry("output", &json!(place), 0, &mut text);
+    }
     text
 }
 

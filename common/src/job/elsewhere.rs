@@ -30,6 +30,9 @@ pub(super) fn problems(loaded: &mut Loaded, reach: &Reach, document: Option<&Nod
         for url in urls(spec) {
             check(url, Use::Read);
         }
+        if let Some(place) = &spec.deliver_to {
+            check(place, Use::Write);
+        }
     });
     problems
 }
@@ -57,7 +60,9 @@ impl JobSpec {
     /// # Errors
     /// It names another one.
     pub fn keep_within(&mut self, reach: &Reach) -> Result<(), JobFileError> {
-        let wrong = urls(self).filter_map(|url| reach.check(url, Use::Read).err());
+        let places = self.deliver_to.iter().map(|place| (&**place, Use::Write));
+        let all = urls(self).map(|url| (url, Use::Read)).chain(places);
+        let wrong = all.filter_map(|(url, usage)| reach.check(url, usage).err());
         let problem = |message| Problem { key: String::new(), line: None, message };
         let problems: Vec<Problem> = wrong.map(problem).collect();
         if !problems.is_empty() {

@@ -300,11 +300,12 @@ pub static JOB: Section = Section {
         .set(AT_SUBMISSION)
         .means("how results are written; `--set` takes `csv`, `json_lines` and `parquet`")
         .more("#tables-in-the-result"),
-        optional("output", Takes::Own("the folder for the output"), "`output/` of the run").keeps_output()
+        optional("output", Takes::Own("the folder for the output, of this machine or s3://bucket/folder"), "`output/` of the run").keeps_output()
             .argument(Argument::Given)
             .means(
-                "where the result goes; `${{name}}` in it is the id of the job, also in `append_row_file_name` and `outputs`. The job has the folder for itself while it runs; it must not hold a result \
-                 already, but for `resume`, which replaces what the job brought. The script gets a folder of its \
+                "where the result goes; `${{name}}` in it is the id of the job, also in `append_row_file_name` and `outputs`. The job has a folder of this machine for itself while it runs; it must not hold a result \
+                 already, but for `resume`, which replaces what the job brought. To a bucket the result is delivered at \
+                 the end of the job, from `output/` of the run. The script gets a folder of its \
                  process, whose files go there",
             )
             .more("commands.md#the-output"),

@@ -23,6 +23,8 @@ pub struct WithJobId {
     /// The id that was put in its place.
     id: String,
     output: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deliver_to: Option<String>,
     append_row_file_name: String,
     outputs: Vec<NamedOutput>,
 }
@@ -31,8 +33,11 @@ impl JobSpec {
     /// Puts `id` in the place of each `${{name}}`. Settings of a former job get it where that one had its own.
     pub fn put_job_id(&mut self, id: &str) {
         if let Some(given) = self.with_job_id.take() {
-            let WithJobId { id: former, output, append_row_file_name, outputs } = *given;
+            let WithJobId { id: former, output, deliver_to, append_row_file_name, outputs } = *given;
             restore(&mut self.output, output, |one| one.as_ref().map(|path| path_with(path, &former)));
+            restore(&mut self.deliver_to, deliver_to, |one| {
+                one.as_ref().map(|place| place.replace(JOB_ID, &former))
+            });
             restore(&mut self.append_row_file_name, append_row_file_name, |one| one.replace(JOB_ID, &former));
             restore(&mut self.outputs, outputs, |one| {
                 one.iter().map(|one| output_with(one, &former)).collect()
@@ -41,13 +46,16 @@ impl JobSpec {
         let given = WithJobId {
             id: id.to_owned(),
             output: self.output.clone(),
+            deliver_to: self.deliver_to.clone(),
             append_row_file_name: with_plain_job_id(&self.append_row_file_name),
             outputs: self.outputs.clone(),
         };
         self.output = given.output.as_ref().map(|path| path_with(path, id));
+        self.deliver_to = given.deliver_to.as_ref().map(|place| place.replace(JOB_ID, id));
         self.append_row_file_name = given.append_row_file_name.replace(JOB_ID, id);
         self.outputs = given.outputs.iter().map(|one| output_with(one, id)).collect();
         let has_none = self.output == given.output
+            && self.deliver_to == given.deliver_to
             && self.append_row_file_name == given.append_row_file_name
             && self.outputs == given.outputs;
         self.with_job_id = (!has_none).then(|| Box::new(given));
@@ -118,12 +126,14 @@ mod tests {
         spec.put_job_id("job-1");
         assert_eq!(spec.with_job_id, None);
         spec.output = Some("/out/${{name}}".into());
+        spec.deliver_to = Some("s3://bucket/${{name}}".to_owned());
         spec.append_row_file_name = "rows-${{name}}.csv".to_owned();
         let output = |path: &str| NamedOutput { name: "m".to_owned(), path: path.to_owned(), is_file: false };
         spec.outputs = vec![output("a/${{name}}")];
         for id in ["job-1", "job-2"] {
             spec.put_job_id(id);
             assert_eq!(spec.output, Some(format!("/out/{id}").into()));
+            assert_eq!(spec.deliver_to, Some(format!("s3://bucket/{id}")));
             assert_eq!(spec.append_row_file_name, format!("rows-{id}.csv"));
             assert_eq!(spec.outputs, [output(&format!("a/{id}"))]);
             let text = serde_json::to_string(&spec).unwrap();

@@ -126,6 +126,10 @@ pub struct JobSpec {
     pub outputs: Vec<NamedOutput>,
     /// Folder for the output. `None` means `output/` of the run.
     pub output: Option<PathBuf>,
+    /// Folder in a bucket that the output is delivered to at the end of the job, beside `output/` of the run: an `s3://` URL without a
+    /// `/` at its end. The key `output` gives it, or [`output`](Self::output).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_to: Option<String>,
     /// Seconds that the job is kept after its end, at least 3,600; then `gc` removes it. `None`: until `rm` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,

@@ -12,7 +12,9 @@ use serde_json::Value as Json;
 use super::error::Problem;
 use super::form::{BuiltIn, RawSetting, RawSettings};
 use super::keys::{Fallback, JOB, THRESHOLDS};
+use super::names::Names;
 use super::own_id::{with_plain_job_id, with_some_id};
+use super::pipeline::{in_bucket, refused};
 use super::reader::Reader;
 use super::references::{Reference, no_side_input, resolve_references};
 use super::spec::{JobSpec, MiniBatchSize};
@@ -23,6 +25,7 @@ use super::{
     outputs, partition_keys, side_inputs,
 };
 use crate::dataset::input::InputKind;
+use crate::dataset::remote::is_in_bucket;
 
 /// Checks every setting; a spec is whole only if `problems` stays empty. `folder` is the job file's,
 /// absolute. Gives what the author should know of, too.
@@ -58,7 +61,9 @@ pub(super) fn validate(
         let given = reader.text_mapping(key).unwrap_or_default().into_iter();
         kept.extend(given.filter_map(|text| Some((text.key, text.value.as_text()?.to_owned()))));
     }
-    spec.output = reader.read(JOB.key("output"), |given| output(folder, given));
+    let names = reader.names();
+    let place = reader.read(JOB.key("output"), |given| output(folder, given, &names));
+    (spec.output, spec.deliver_to) = place.unwrap_or_default();
     // Where it cannot be used, nothing is said of the script that is looked for in it.
     let given =
         reader.get("source_directory").and_then(|setting| Some(setting.value.as_text()?.trim().to_owned()));
@@ -267,15 +272,26 @@ fn mini_batch_size(given: &Node, kind: Option<InputKind>) -> Result<MiniBatchSiz
     bytes.map(MiniBatchSize::Bytes).ok_or_else(|| format!("{} is out of range: {expected}", given.describe()))
 }
 
-fn output(folder: &Path, given: &str) -> Result<PathBuf, String> {
-    refuse_elsewhere(&with_some_id(given))?;
+/// Where the output is: a folder of this machine, or one of a bucket.
+fn output(folder: &Path, given: &str, names: &Names) -> Result<(Option<PathBuf>, Option<String>), String> {
     let given_path = with_plain_job_id(given);
+    let given_path = names.place_of_output(&given_path).unwrap_or(given_path);
+    if is_in_bucket(&given_path) {
+        return Ok((None, Some(in_bucket(&given_path)?)));
+    }
+    let plain_text = with_some_id(&given_path);
+    if plain_text.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))
+        || plain_text.starts_with("azureml:")
+    {
+        return Err(refused(&plain_text));
+    }
+    refuse_elsewhere(&plain_text)?;
     let path = absolute(folder, &given_path);
     fence::is_for(&plain(folder, &given_path), fence::Purpose::Output);
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
         return Err(format!("{} is not a folder: give a folder for the output", path.display()));
     }
-    Ok(path)
+    Ok((Some(path), None))
 }
 
 /// What a compute target may be called.

@@ -51,7 +51,7 @@ pub use reach::{Reach, Use};
 pub use room::Room;
 
 /// Longest name of an object anywhere, bytes.
-const LONGEST_KEY: usize = 1024;
+pub const LONGEST_KEY: usize = 1024;
 
 /// Meaning of a storage error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -322,7 +322,11 @@ impl dyn JobHome + '_ {
             state: record.state,
             reason: self.interrupted().filter(|_| record.state.is_final()),
             reused: None,
-            output: Output { uri: self.output(record).uri(""), ..Output::default() },
+            output: Output {
+                // Where it will be.
+                uri: record.spec.deliver_to.clone().unwrap_or_else(|| self.output(record).uri("")),
+                ..Output::default()
+            },
             logs: self.logs(),
             mini_batches: progress.into(),
             items: progress.into(),

@@ -10,6 +10,7 @@
 //! | `code_notes` | what its author should know of the code that is packed |
 //! | `script_check` | whether an interpreter can compile the script |
 //! | `output_folder` | the folder that a job fills on this machine |
+//! | `output_place` | the folder in a bucket that a job has its output delivered to |
 //! | `output_copy` | a copy of its output |
 //! | `resume_hint` | how to go on, or to clean up, where the preparing of a job ends early |
 //! | `reuse` | the output of a former job in place of a run |
@@ -26,6 +27,7 @@ pub(crate) mod fleet;
 pub mod local;
 pub(crate) mod output_copy;
 pub(crate) mod output_folder;
+pub(crate) mod output_place;
 pub mod pipeline;
 mod resume;
 pub mod resume_hint;

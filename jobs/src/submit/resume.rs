@@ -15,7 +15,7 @@ use super::output_folder::{check_record, check_side_inputs, claim_for_former};
 use super::pipeline::run as pipeline;
 use super::resume_hint::ResumeHint;
 use super::run::hand_over;
-use super::{embedded, fleet};
+use super::{embedded, fleet, output_place};
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::{self, JobHome, run_folder};
@@ -45,6 +45,7 @@ async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Re
         return pipeline::resume_on(&fleet, record, changes, detach).await;
     }
     let carried = carried(&*home, &record, changes).await?;
+    output_place::check(&record.spec, &**storage).await?;
     let target = match record.spec.output.as_deref().filter(|_| !detach) {
         Some(output) => {
             let notes = Notes::read(&**storage).await.map_err(Failure::server)?;
@@ -85,6 +86,7 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     let next = next_start(changes, &record, &**storage, &[&folder]).await?;
     check_side_inputs(&next.spec, &folder)?;
     let python = Python::find(&next.spec)?;
+    output_place::check(&record.spec, &**storage).await?;
     let notes = Notes::read(&**storage).await.context("cannot read the run folder")?;
     let _claim = claim_for_former(&run_folder::output(&folder, &record), &record, &notes).await?;
     let mut interrupts = caller.interrupts()?;

@@ -28,6 +28,7 @@ use crate::failure::Failure;
 use crate::homes;
 use crate::homes::run_folder;
 use crate::paths::shown;
+use crate::submit::output_place::deliver_given;
 
 /// Says which job gives its output.
 pub(crate) fn note_given(result: &JobResult, caller: &dyn Caller) {
@@ -119,15 +120,22 @@ pub(crate) async fn from_folder(
                 let note = layout::published(record.incarnation, sha256, result_name(&record.spec));
                 storage.put(&note, "".into(), PutMode::Overwrite).await?;
             }
+            let delivered =
+                deliver_given(record, &storage, (&files, &former_output), former.result.as_ref()).await?;
             files.copy(&former_output, &target).await?;
-            files.note(&storage, record.incarnation).await
+            files.note(&storage, record.incarnation).await?;
+            Ok::<_, FormerError>(delivered)
         };
-        if let Err(error) = copied.await {
-            note_refused(former, &error, caller);
-            continue;
-        }
+        let delivered = match copied.await {
+            Ok(delivered) => delivered,
+            Err(error) => {
+                note_refused(former, &error, caller);
+                continue;
+            }
+        };
         failpoint::pass("output_given");
-        let (uri, logs) = (target.uri(result_name(&record.spec)), folder.join("logs").display().to_string());
+        let uri = delivered.unwrap_or_else(|| target.uri(result_name(&record.spec)));
+        let logs = folder.join("logs").display().to_string();
         let Some(result) = reuse::end_with(record, former, uri, logs) else { continue };
         let written = async {
             write_logs(&storage, &result, &record.spec, &shown(folder)).await?;

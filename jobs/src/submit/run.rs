@@ -25,7 +25,7 @@ use super::pipeline::code::pack_code;
 use super::pipeline::run as pipeline;
 use super::resume_hint::ResumeHint;
 use super::script_check::ScriptCheck;
-use super::{code_notes, embedded, reuse};
+use super::{code_notes, embedded, output_place, reuse};
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::{self, Whereabouts, graph, registry, run_folder};
@@ -256,9 +256,13 @@ async fn run(mut new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
 }
 
 /// Runs a new job on a fleet.
-async fn run_on(fleet: &Fleet, new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
+async fn run_on(fleet: &Fleet, mut new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
     let (caller, detach) = (start.caller(), start.detach);
     note_settings(&new.spec, caller);
+    if detach {
+        output_place::note_unfilled(&mut new.spec, &new.id);
+    }
+    output_place::check(&new.spec, &*fleet.job_storage(&new.id)).await?;
     let output = new.spec.output.as_deref().filter(|_| !detach);
     let claim = output.map(|output| claim_for_new(output, &new.spec, &new.id)).transpose()?;
     let mut interrupts = caller.interrupts()?;
@@ -300,6 +304,7 @@ async fn run_here(new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
     let claim = |output: &Path| claim_for_new(output, spec, &new.id);
     // Before anything is made.
     check_side_inputs(spec, &folder)?;
+    output_place::check(spec, &LocalStorage::new(&folder)).await?;
     let elsewhere = match &spec.output {
         Some(output) => check_apart(output, &folder).and_then(|()| claim(output)).map(Some)?,
         None => None,

@@ -27,13 +27,21 @@ pub(crate) async fn publish(
     job: &JobContext,
     files: &[(MiniBatchIndex, OutputFile)],
 ) -> Result<(), StorageError> {
-    if !files.is_empty() {
-        publish_all(job, files).await?;
+    let brought = bring(job, files).await?;
+    if !brought.is_empty() {
+        former::note(job, brought).await?;
     }
     job.output.flush().await
 }
 
-async fn publish_all(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -> Result<(), StorageError> {
+/// The same, but for the list of what was brought, which is given back.
+pub(super) async fn bring(
+    job: &JobContext,
+    files: &[(MiniBatchIndex, OutputFile)],
+) -> Result<Vec<BroughtFile>, StorageError> {
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut files: Vec<_> = files.iter().collect();
     files.sort_by_key(|(index, file)| (*index, &file.path));
     let spec = &job.spec;
@@ -51,7 +59,7 @@ async fn publish_all(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -
         brought.push(done?);
         failpoint::pass("file_published");
     }
-    former::note(job, brought).await
+    Ok(brought)
 }
 
 /// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.

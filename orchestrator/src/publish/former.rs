@@ -70,7 +70,7 @@ pub enum FormerError {
 
 /// What a file has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Content {
+pub(super) enum Content {
     /// This SHA-256, in hexadecimal, and size.
     Sha256(String, u64),
     /// This CRC32C, and size.
@@ -265,7 +265,7 @@ fn meaning(error: FormerError, name: &str) -> FormerError {
 }
 
 /// Copies a file, which gets its name when what was read is what it has to be.
-async fn copy_checked(
+pub(super) async fn copy_checked(
     (from, name): (&dyn Storage, &str),
     (to, target): (&dyn Storage, &str),
     content: &Content,

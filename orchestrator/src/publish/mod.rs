@@ -8,6 +8,7 @@
 mod files;
 pub mod former;
 mod notes;
+mod place;
 
 use futures_util::TryStreamExt;
 use prs_common::hexadecimal;
@@ -18,6 +19,8 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use self::files::publish as files;
 pub use self::notes::Notes;
+pub use self::place::open_folder;
+pub(crate) use self::place::{deliver, deliver_failures, withdraw_delivered};
 use crate::JobContext;
 
 /// Replaces nothing.

@@ -28,6 +28,11 @@ impl Notes {
         Ok(Self(notes))
     }
 
+    /// Whether some start of the job brought something under this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.keys().any(|(noted, _)| noted == name)
+    }
+
     /// The last start of the job that brought a file with this checksum (SHA-256, in hexadecimal) under this name.
     pub fn brought(&self, name: &str, sha256: &str) -> Option<u32> {
         self.0.get(&(name.to_owned(), sha256.to_owned())).copied()

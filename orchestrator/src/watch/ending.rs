@@ -2,19 +2,20 @@
 //!
 //! Nothing before the record waits for a node to leave or for a log to arrive.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{JobSpec, OutputAction};
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, JobProgress, JobState};
-use prs_common::storage::StorageExt;
+use prs_common::storage::{StorageError, StorageErrorKind, StorageExt};
 use prs_common::timestamp::now_us;
 
 use super::findings::findings;
-use super::{Decision, Watch, WatchError, lease};
+use super::{Decision, FIRST_PAUSE, LONGEST_PAUSE, Watch, WatchError, lease};
 use crate::JobContext;
 use crate::job::errors::ErrorGroup;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Output};
@@ -25,6 +26,11 @@ use crate::result::{FinalizeError, Growth, finalize};
 use crate::segments::catalog::Catalog;
 use crate::segments::{audit, damage, failed_mini_batches, starts};
 
+/// How long a bucket that is away is waited for, once a job has a result to deliver.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// The same where a person waits.
+const PATIENCE_OF_ONE: Duration = Duration::from_secs(30);
+
 impl Watch<'_> {
     /// Ends the job as decided. May be repeated.
     pub(super) async fn end(&mut self, decision: &Decision) -> Result<JobResult, WatchError> {
@@ -32,7 +38,7 @@ impl Watch<'_> {
         if let Some(result) = recorded(self.job).await? {
             return Ok(result);
         }
-        let (end, output) = match decision {
+        let (end, mut output) = match decision {
             Decision::Finalize => {
                 self.set_state(JobState::Finalizing).await?;
                 self.job.nodes_end.notify_one();
@@ -52,6 +58,11 @@ impl Watch<'_> {
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
             failed_mini_batches::list(self.job, catalog).await?;
+            if end.state == JobState::Completed {
+                publish::deliver_failures(self.job, catalog).await?;
+            } else if EndReason::is_not_delivered(&end.reason) && output.sha256.is_none() {
+                output = kept(self.job, catalog.returned).await?;
+            }
         }
         self.close(&end, output).await
     }
@@ -89,7 +100,7 @@ impl Watch<'_> {
         {
             return Ok((Conclusion::failed(&reason), nothing(self.job)));
         }
-        let output = match finalize(self.job, catalog, growth).await {
+        let mut output = match finalize(self.job, catalog, growth).await {
             Ok(output) => output,
             Err(FinalizeError::Storage(error)) => return Err(error.into()),
             Err(FinalizeError::Unfit(reason)) => return Ok((Conclusion::failed(&reason), nothing(self.job))),
@@ -100,7 +111,45 @@ impl Watch<'_> {
             }
         };
         self.journal.decision(format_args!("the output is written: {}", output.uri));
+        match self.deliver(catalog, &output).await? {
+            Ok(None) => {}
+            Ok(Some(uri)) => {
+                self.journal.decision(format_args!("the output is delivered: {uri}"));
+                output.uri = uri;
+            }
+            Err(reason) => return Ok((Conclusion::failed(&reason), output)),
+        }
         Ok((Conclusion { state: JobState::Completed, reason: String::new() }, output))
+    }
+
+    /// Delivers the output to the place that the job names, and says where the result is then. A store that is away is waited for;
+    /// anything else, or that it stays away, is the reason why the job fails.
+    async fn deliver(
+        &self,
+        catalog: &Catalog,
+        output: &Output,
+    ) -> Result<Result<Option<String>, EndReason>, StorageError> {
+        let job = self.job;
+        let (began, mut backoff) = (Instant::now(), Backoff::new(FIRST_PAUSE, LONGEST_PAUSE));
+        let patience = if job.policy.waits_for_servers { PATIENCE } else { PATIENCE_OF_ONE };
+        loop {
+            let error = match publish::deliver(job, catalog, output).await {
+                Ok(uri) => return Ok(Ok(uri)),
+                Err(error) => error,
+            };
+            if error.is_retryable() && began.elapsed() < patience {
+                self.journal.error(format_args!("the output cannot be delivered yet: {error}; trying again"));
+                backoff.wait().await;
+                continue;
+            }
+            // Where the storage of the job is away, too, nothing is known of the place.
+            match job.storage.head(layout::JOB).await {
+                Err(error) if error.is_retryable() => return Err(error),
+                _ => {}
+            }
+            let place = job.spec.deliver_to.clone().unwrap_or_default();
+            return Ok(Err(EndReason::JobNotDelivered { place, error: error.to_string() }));
+        }
     }
 
     /// Writes the output and decides how the job ends; what was decided before stands.
@@ -116,9 +165,14 @@ impl Watch<'_> {
         if end == wanted {
             return Ok((end, output));
         }
+        if end.state == JobState::Completed {
+            // Somebody took it away since it was delivered.
+            return Ok((end, output));
+        }
         if wanted.state == JobState::Completed && job.spec.output_action == OutputAction::AppendRow {
             // A job that did not complete has no result.
             publish::withdraw(job, &job.spec.append_row_file_name).await?;
+            publish::withdraw_delivered(job, &job.spec.append_row_file_name).await?;
         }
         Ok((end, nothing(job)))
     }
@@ -305,6 +359,23 @@ pub(crate) async fn fail_at_once(
     }
     traces::whole(&record);
     Ok(result)
+}
+
+/// The output of a job that could not deliver it, as an orchestrator finds it that was not there.
+async fn kept(job: &JobContext, rows: u64) -> Result<Output, StorageError> {
+    let name = &job.spec.append_row_file_name;
+    let output = Output { rows, ..nothing(job) };
+    if job.spec.output_action != OutputAction::AppendRow {
+        return Ok(output);
+    }
+    match job.output.head(name).await {
+        Ok(there) => {
+            let (uri, sha256) = (job.output.uri(name), publish::checksum_of(&*job.output, name).await?);
+            Ok(Output { uri, bytes: there.size, sha256, ..output })
+        }
+        Err(error) if error.kind == StorageErrorKind::NotFound => Ok(output),
+        Err(error) => Err(error),
+    }
 }
 
 /// The output of a job that has none.

@@ -135,7 +135,7 @@ pub(crate) async fn check_removal(
     if keeps_output {
         return Ok(());
     }
-    let output = seen.result.output.folder().trim_end_matches('/').to_owned();
+    let output = home.output(&seen.record).uri("").trim_end_matches('/').to_owned();
     match user_of(app, &output).await? {
         Some(user) => Err(Problem::new(
             Kind::OUTPUT_IN_USE,

@@ -7,7 +7,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use prs_common::ledger::JobState;
 use prs_common::storage::{Storage, is_kept_by_stores};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::homes::{Home, Seen};
@@ -95,7 +94,7 @@ pub(crate) async fn one(
 /// The result file of a job: where it is, and its name there.
 pub(crate) fn result_file(home: &Home, seen: &Seen) -> Result<(Arc<dyn Storage>, String), Problem> {
     let result = &seen.result;
-    if result.state != JobState::Completed {
+    if !result.has_result() {
         let why = result.reason.as_deref().unwrap_or("it is not done yet");
         return Err(Problem::new(
             Kind::NO_RESULT,

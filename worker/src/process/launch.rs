@@ -8,7 +8,7 @@ use prs_common::job::{
 };
 use prs_common::layout;
 use prs_common::output_name::longest_addition;
-use prs_common::storage::{LocalStorage, Storage};
+use prs_common::storage::{LONGEST_KEY, LocalStorage, Storage};
 use prs_common::traces::{self, TraceParent};
 use prs_common::wire::{Concurrency, InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
@@ -114,7 +114,10 @@ impl Launch<'_> {
         let staged = self.job.storage.longest_key().saturating_sub(staged.len());
         let fetched = self.job.spec.output.as_ref();
         let fetched = fetched.map(|folder| LocalStorage::new(folder.join(".tmp/fetch-abcdef")).longest_key());
-        let published = self.job.output.longest_key().min(fetched.unwrap_or(usize::MAX));
+        let delivered =
+            self.job.spec.deliver_to.as_ref().map(|place| LONGEST_KEY.saturating_sub(place.len()));
+        let most = [fetched, delivered].into_iter().flatten().min();
+        let published = self.job.output.longest_key().min(most.unwrap_or(usize::MAX));
         staged.min(published.saturating_sub(longest_addition())) as u32
     }
 

@@ -7,11 +7,13 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::super::own_id::JOB_ID;
+use super::super::pipeline::{in_bucket, refused};
 use super::super::yaml::{Key, Node, Value};
 use super::RawSetting;
 use super::bindings::Output;
 use super::expressions::{parts, substitute, whole};
 use super::parallel::Lift;
+use crate::dataset::remote::is_in_bucket;
 
 /// Whether `path` is in a datastore of Azure: `azureml://datastores/...`, also with the workspace in front.
 pub(super) fn is_in_datastore(path: &str) -> bool {
@@ -26,7 +28,7 @@ pub(super) const ROWS_IN_DATASTORE: &str =
 enum Where {
     /// Below the output of the job.
     Below(String),
-    /// An absolute path of this machine.
+    /// A path of this machine or of a bucket, as [`located`] has it.
     At(PathBuf),
 }
 
@@ -81,7 +83,7 @@ impl Lift<'_, '_> {
         let has_pathless = !entries.is_empty() || appended.is_some();
         let given = self.raw.get("output").and_then(|output| output.value.as_text().map(str::to_owned));
         let base = match given {
-            Some(folder) => normal(&file.with_file_name(folder)),
+            Some(folder) => located(file, &folder),
             None => common_folder(&at, has_pathless),
         };
         for (index, (output, path)) in at.iter().enumerate() {
@@ -89,17 +91,17 @@ impl Lift<'_, '_> {
             let Ok(below) = path.strip_prefix(&base) else {
                 let message = format!(
                     "it is not in {}, the folder of the rows: give a path in it, or leave it out",
-                    base.display()
+                    text_of(&base)
                 );
                 self.fields.refuse(shown, message);
                 continue;
             };
-            if base.parent().is_none() {
-                self.fields.refuse(shown, "the outputs have no folder in common but /: give them one");
+            if base.parent().is_none_or(|parent| parent == Path::new("")) {
+                self.fields.refuse(shown, "the outputs have no folder in common: give them one");
                 continue;
             }
             if index == 0 && self.raw.get("output").is_none() {
-                let folder = Node::text(base.to_string_lossy(), shown.line);
+                let folder = Node::text(text_of(&base), shown.line);
                 self.add("output", &shown.shown, shown.line, folder);
             }
             let below = below.to_string_lossy();
@@ -125,6 +127,7 @@ impl Lift<'_, '_> {
     fn place_of(&mut self, output: &Output, file: &Path) -> Option<Where> {
         let Some(given) = &output.path else { return Some(Where::Below(output.name.clone())) };
         let path = self.path_of_output(output, given)?;
+        let path = self.raw.names.place_of_output(&path).unwrap_or(path);
         if is_in_datastore(&path) {
             let below = path.split_once("/paths/").map_or("", |(_, below)| below).trim_matches('/');
             let is_usable = !below.is_empty() && !below.split('/').any(|part| part == "..");
@@ -134,14 +137,16 @@ impl Lift<'_, '_> {
             return Some(Where::Below(below.to_owned()));
         }
         let is_elsewhere = path.contains("://") || path.starts_with("azureml:");
-        if is_elsewhere {
-            let message =
-                "an output in a store is not supported: give a folder of this machine, or leave it out";
+        if is_in_bucket(&path)
+            && let Err(message) = in_bucket(&path)
+        {
             self.fields.refuse(given, message);
+        } else if is_elsewhere && !is_in_bucket(&path) {
+            self.fields.refuse(given, refused(&path));
         } else {
             let named = output.kind == "uri_file" && path.ends_with('/');
             let path = if named { format!("{path}{}", output.name) } else { path };
-            return Some(Where::At(normal(&file.with_file_name(path))));
+            return Some(Where::At(located(file, &path)));
         }
         None
     }
@@ -192,6 +197,7 @@ impl Lift<'_, '_> {
             return;
         };
         let Some(path) = self.path_of_output(output, given) else { return };
+        let path = self.raw.names.place_of_output(&path).unwrap_or(path);
         let line = given.value.line;
         let (folder, file) = match path.rsplit_once('/') {
             _ if !is_file => (path.as_str(), None),
@@ -208,6 +214,24 @@ impl Lift<'_, '_> {
         if let Some(file) = file {
             self.add("append_row_file_name", &given.shown, given.line, named(file, line));
         }
+    }
+}
+
+/// `path`, seen from `file`, without `.` and `..`; of a bucket `s3:/bucket/folder`, as a path has it.
+fn located(file: &Path, path: &str) -> PathBuf {
+    if is_in_bucket(path) {
+        Path::new(path.trim()).components().collect()
+    } else {
+        normal(&file.with_file_name(path))
+    }
+}
+
+/// The text that a path of [`located`] is of.
+fn text_of(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    match text.split_once(":/") {
+        Some((scheme, rest)) if !text.starts_with('/') => format!("{scheme}://{rest}"),
+        _ => text.into_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::super::error::Problem;
+use super::super::names::Names;
 use super::super::reader::Reader;
 use super::super::yaml::{Node, Value};
 use super::common_keys::with_common;
@@ -101,7 +102,7 @@ pub(super) fn lift(
         return Some(Lifted::Job(raw));
     }
     for setting in bindings::entries(&mut fields, "outputs") {
-        judge_output(&mut fields, &setting);
+        judge_output(&mut fields, &setting, files.names());
     }
     raw.notes.extend(fields.into_notes());
     let before = problems.len();
@@ -178,7 +179,7 @@ fn single(fields: &Reader<'_>) -> Option<RawSetting> {
 }
 
 /// Judges what is said of an output of the pipeline itself.
-fn judge_output(fields: &mut Reader<'_>, setting: &RawSetting) {
+fn judge_output(fields: &mut Reader<'_>, setting: &RawSetting, names: &Names) {
     match &setting.value.value {
         Value::Null => {}
         Value::Mapping(_) => {
@@ -190,7 +191,8 @@ fn judge_output(fields: &mut Reader<'_>, setting: &RawSetting) {
                 }
             }
             let Some(path) = given.get("path") else { return };
-            if steps::is_unknown_datastore(&path.value) {
+            let is_known = path.value.as_text().is_some_and(|path| names.place_of_output(path).is_some());
+            if !is_known && steps::is_unknown_datastore(&path.value) {
                 fields.note(&path, "the datastore is not known here; the output is in that of the pipeline");
             }
         }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::error::Problem;
+use super::fence;
 use super::near_name::nearest;
 use super::yaml::{self, Key, Node, Value};
 use crate::dataset::http_url::shown;
@@ -649,6 +650,22 @@ impl Names {
                 })
             }
         }
+    }
+
+    /// Where the place `text` of an output is, where the configuration says that: in a datastore, or by a reference. A folder of this
+    /// machine is none for who may not look around on it.
+    pub(super) fn place_of_output(&self, text: &str) -> Option<String> {
+        let text = text.trim();
+        let mapped = self.mapped_text(text);
+        let place = match Reference::parse(&mapped) {
+            Some(Ok(Reference::Datastore { name, path })) => {
+                self.inner.configured.datastores.get(name)?;
+                self.in_datastore(name, path).ok()?
+            }
+            _ if mapped == text => return None,
+            _ => mapped,
+        };
+        (is_remote(&place) || !fence::is_up()).then_some(place)
     }
 
     /// Where `path` of a datastore is.

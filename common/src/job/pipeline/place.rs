@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::remote::{self, RemotePath};
+use crate::job::own_id::JOB_ID;
+use crate::storage::is_valid_key;
 
 /// The place of an output of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +54,32 @@ impl OutputPlace {
         let (one, other) = (Path::new(&self.to), Path::new(&other.to));
         one.starts_with(other) || other.starts_with(one)
     }
+}
+
+/// What a place may be.
+pub(in crate::job) const EXPECTED: &str = "give a path of this machine, or s3://bucket/folder";
+
+/// The place in a bucket that `text` names, without a `/` at its end. The id of the job may be in it.
+///
+/// # Errors
+/// It is none, and why.
+pub(in crate::job) fn in_bucket(text: &str) -> Result<String, String> {
+    let plain = text.trim().trim_end_matches('/');
+    let RemotePath { key, .. } = RemotePath::parse(&plain.replace(JOB_ID, "id"))?;
+    if key.contains(['*', '?', '[']) {
+        return Err("a place has none of the characters `*`, `?` and `[`".to_owned());
+    }
+    if !key.is_empty() && !is_valid_key(&key) {
+        return Err("a place has no empty parts, and no dots in place of names".to_owned());
+    }
+    Ok(plain.to_owned())
+}
+
+/// What is said of a place in something else than a folder or a bucket; of the URL the scheme alone, for what follows may hold a
+/// password.
+pub(in crate::job) fn refused(text: &str) -> String {
+    let scheme = text.trim().split(':').next().unwrap_or_default();
+    format!("an output cannot be put into {scheme}: {EXPECTED}")
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod inputs;
 mod keys;
 mod mltable;
 mod origins;
+mod output_places;
 mod pipeline;
 mod side_inputs;
 mod table;

@@ -8,11 +8,12 @@ use prs_common::failpoint;
 use prs_common::layout;
 use prs_orchestrator::job::fleet::job_prefix;
 use prs_orchestrator::job::reuse;
-use prs_orchestrator::publish::former::FormerOutput;
+use prs_orchestrator::publish::former::{FormerError, FormerOutput};
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 
 use crate::caller::Caller;
 use crate::failure::Failure;
+use crate::submit::output_place::deliver_given;
 use crate::submit::reuse::{listed, note_refused, result_name, write_logs};
 
 /// Ends the job of `record`, which is not stored yet, with the output of a former one; nothing where none has what it
@@ -43,15 +44,23 @@ pub(crate) async fn give(
         let copied = async {
             let main = former.main_step().unwrap_or_else(|| former.job_id.clone());
             let files = FormerOutput::of(former, &*fleet.job_storage(&main)).await?;
+            let output = fleet.job_storage(&main).below(layout::OUTPUT.trim_end_matches('/'));
+            let delivered =
+                deliver_given(record, &*storage, (&files, &*output), former.result.as_ref()).await?;
             files.copy_within(store, &place(&main), &place(&record.job_id)).await?;
-            files.note(&*storage, record.incarnation).await
+            files.note(&*storage, record.incarnation).await?;
+            Ok::<_, FormerError>(delivered)
         };
-        if let Err(error) = copied.await {
-            note_refused(former, &error, caller);
-            continue;
-        }
+        let delivered = match copied.await {
+            Ok(delivered) => delivered,
+            Err(error) => {
+                note_refused(former, &error, caller);
+                continue;
+            }
+        };
         failpoint::pass("output_given");
-        let uri = storage.uri(&format!("{}{}", layout::OUTPUT, result_name(&record.spec)));
+        let own = || storage.uri(&format!("{}{}", layout::OUTPUT, result_name(&record.spec)));
+        let uri = delivered.unwrap_or_else(own);
         let Some(result) = reuse::end_with(record, former, uri, storage.uri(layout::LOGS)) else { continue };
         let logs = write_logs(&*storage, &result, &record.spec, &record.job_id).await;
         logs.context("cannot store the logs of the job").map_err(Failure::server)?;

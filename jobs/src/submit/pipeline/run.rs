@@ -30,8 +30,8 @@ use crate::submit::output_folder::{
     check_apart, check_new, check_side_inputs, claim_for_former, claim_for_new,
 };
 use crate::submit::resume_hint::ResumeHint;
-use crate::submit::reuse;
 use crate::submit::run::{Start, hand_on, holds_a_job, make_folder, note_settings};
+use crate::submit::{output_place, reuse};
 
 /// Runs a pipeline, which came as a text or as a file.
 pub(crate) async fn submit(
@@ -65,6 +65,9 @@ async fn run(
     note_all_settings(&loaded.spec, &loaded.pipeline, &*start.whereabouts.caller);
     let (id, is_named) = (start.id_of(&loaded.spec.name), start.is_named());
     loaded.put_job_ids(&id);
+    if start.whereabouts.urls.is_some() && start.detach {
+        output_place::note_unfilled(&mut loaded.spec, &id);
+    }
     let new = NewPipeline { id, is_named, loaded, codes, listings };
     match &start.whereabouts.urls {
         Some(urls) => {
@@ -82,6 +85,7 @@ async fn submit_on(fleet: &Fleet, new: NewPipeline, start: &Start<'_>) -> Result
     let hint = ResumeHint::default();
     places::check(&new.loaded.pipeline, new.loaded.spec.reach(), None).await?;
     let (id, spec) = (&new.id, &new.loaded.spec);
+    output_place::check(spec, &*fleet.job_storage(id)).await?;
     let output = spec.output.as_deref().filter(|_| !detach);
     let claim = output.map(|output| claim_for_new(output, spec, id)).transpose()?;
     let target = claim.map(|claim| Target { _claim: claim, notes: None });
@@ -117,6 +121,7 @@ pub(crate) async fn resume_on(
             record.job_id
         )));
     }
+    output_place::check(&record.spec, &*output_job(fleet, &record)).await?;
     let target = match record.spec.output.as_deref().filter(|_| !detach) {
         Some(output) => {
             let notes = Notes::read(&*output_job(fleet, &record)).await.map_err(Failure::server)?;
@@ -195,6 +200,7 @@ async fn submit_here(
         check_apart(output, &folder)?;
         check_new(output, &record.spec)?;
     }
+    output_place::check(&record.spec, &LocalStorage::new(&folder)).await?;
     // Before anything is made.
     check_steps(record.pipeline.as_deref(), &folder)?;
     if let Some(plan) = &record.pipeline {
@@ -247,6 +253,7 @@ pub(crate) async fn resume_here(
     let caller = &*changes.whereabouts.caller;
     if record.main_step().is_some() {
         let main = homes::in_folder(folder.clone()).main_storage(&record);
+        output_place::check(&record.spec, &*main).await?;
         next_start::change(changes, &mut record, &*main, &[&folder], true).await?;
     } else {
         check(changes)?;

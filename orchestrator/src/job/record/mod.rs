@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::job::pipeline::{Parent, Pipeline, step_id};
 use prs_common::job::prepared;
@@ -156,6 +157,13 @@ pub struct JobResult {
 }
 
 impl JobResult {
+    /// Whether the job has a result: it completed, or failed because that cannot be delivered.
+    pub fn has_result(&self) -> bool {
+        self.state == JobState::Completed
+            || (self.state == JobState::Failed
+                && self.reason.as_deref().is_some_and(EndReason::is_not_delivered))
+    }
+
     /// Whether the job completed with every item.
     pub fn is_complete(&self) -> bool {
         let is_complete = |step: &StepResult| step.result.as_ref().is_none_or(|result| result.is_complete());

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::dataset::http_url::is_http;
-use crate::dataset::remote::RemotePath;
+use crate::dataset::remote::{RemotePath, is_in_bucket};
 
 use super::super::super::error::Problem;
 use super::super::super::fence;
@@ -158,7 +158,7 @@ impl Run {
         if let [_, (second, ..), ..] = &places[..] {
             fields.refuse_at(second, None, "the deployment of a model has one output: keep one");
         } else if let Some((shown, path, is_file)) = places.into_iter().next() {
-            self.place_output(fields, shown, &path, is_file);
+            self.place_output(fields, &raw.names, (shown, &path, is_file));
         }
     }
 
@@ -211,7 +211,14 @@ impl Run {
 
     /// Has the output be at `path`: the folder, or the file of the rows itself. Of a path in a datastore the name of the file
     /// is kept, and the output is that of the job.
-    fn place_output(&mut self, fields: &mut Reader<'_>, shown: &str, path: &str, is_file: bool) {
+    fn place_output(
+        &mut self,
+        fields: &mut Reader<'_>,
+        names: &Names,
+        (shown, path, is_file): (&str, &str, bool),
+    ) {
+        let known = names.place_of_output(path);
+        let path = known.as_deref().unwrap_or(path);
         if is_in_datastore(path) {
             let setting = |key: &str, value: Node| RawSetting {
                 key: key.to_owned(),
@@ -232,8 +239,8 @@ impl Run {
             let (key, value) = (key.to_owned(), Node::text(value, None));
             self.set(RawSetting { key, shown: shown.to_owned(), line: None, value });
         };
-        // What is elsewhere is refused as the place, and is not printed: what follows a scheme may hold a password.
-        if !is_file || !is_local {
+        // What is elsewhere, but for buckets, is refused as the place, and is not printed: what follows a scheme may hold a password.
+        if !is_file || !(is_local || is_in_bucket(&path)) {
             return set("output", &path);
         }
         match path.rsplit_once('/') {

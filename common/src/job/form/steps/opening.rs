@@ -153,7 +153,7 @@ impl Flattening<'_> {
                 }
                 _ if matches!(setting.value.value, Value::Mapping(_)) => {
                     let mut given = setting.value.clone();
-                    outputs[at].place = take_place(&mut given, setting);
+                    outputs[at].place = take_place(&mut given, setting, self.files.names());
                     outputs[at].given = Some(given);
                 }
                 _ if setting.value.is_null() => {}
@@ -180,7 +180,9 @@ impl Flattening<'_> {
                 && !given.iter().any(|setting| is_said(&setting))
             {
                 output.place = self.declared_place(component, shown, key, node);
-                output.given = output.given.take().or_else(|| in_datastore(node));
+                if output.place.is_none() {
+                    output.given = output.given.take().or_else(|| in_datastore(node));
+                }
             }
         }
         outputs

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::super::error::Problem;
+use super::super::super::names::Names;
 use super::super::super::own_id::JOB_ID;
 use super::super::super::yaml::{Key, Node, Value};
 use super::super::RawSetting;
@@ -15,12 +16,9 @@ use super::super::component::Component;
 use super::super::expressions::{parts, substitute};
 use super::references::text_of;
 use super::{FlatPipeline, Flattening, Scope};
-use crate::dataset::remote::{self, RemotePath};
+use crate::dataset::remote;
 use crate::dataset::step_output::StepOutput;
-use crate::job::pipeline::OutputPlace;
-
-/// What a place may be.
-const EXPECTED: &str = "give a path of this machine, or s3://bucket/folder";
+use crate::job::pipeline::{EXPECTED, OutputPlace, in_bucket, refused};
 
 /// A place that is not yet judged.
 #[derive(Debug)]
@@ -49,13 +47,17 @@ pub(in super::super) fn is_unknown_datastore(path: &Node) -> bool {
 }
 
 /// Takes the place out of `given`, the mapping of an output, which `setting` gives; an unknown datastore stays there.
-pub(super) fn take_place(given: &mut Node, setting: &RawSetting) -> Option<RawSetting> {
+pub(super) fn take_place(given: &mut Node, setting: &RawSetting, names: &Names) -> Option<RawSetting> {
     let Value::Mapping(entries) = &mut given.value else { return None };
     let at = entries.iter().position(|(key, value)| key.name == "path" && !value.is_null())?;
-    if is_unknown_datastore(&entries[at].1) {
+    let known = entries[at].1.as_text().and_then(|path| names.place_of_output(path));
+    if known.is_none() && is_unknown_datastore(&entries[at].1) {
         return None;
     }
-    let (key, value) = entries.remove(at);
+    let (key, mut value) = entries.remove(at);
+    if let Some(known) = known {
+        value = Node::text(known, value.line);
+    }
     let shown = format!("{}.path", setting.shown);
     Some(RawSetting { key: key.name, shown, line: value.line.or(Some(key.line)), value })
 }
@@ -77,7 +79,7 @@ impl Flattening<'_> {
         component: Option<&Component>,
     ) {
         for output in outputs {
-            if let Some(path) = take_place(&mut output.value.clone(), output) {
+            if let Some(path) = take_place(&mut output.value.clone(), output, self.files.names()) {
                 self.place(scope, Of::Pipeline(output.key.clone()), &output.key, &path);
             }
         }
@@ -104,7 +106,7 @@ impl Flattening<'_> {
     ) -> Option<RawSetting> {
         let shown = format!("{shown}.outputs.{}", key.name);
         let setting = RawSetting { key: key.name.clone(), shown, line: Some(key.line), value: node.clone() };
-        let mut place = take_place(&mut node.clone(), &setting)?;
+        let mut place = take_place(&mut node.clone(), &setting, self.files.names())?;
         let Some(text) = place.value.as_text().map(|text| text.trim().to_owned()) else { return Some(place) };
         let is_elsewhere = text.is_empty() || text.contains("://") || text.starts_with("azureml:");
         if !is_elsewhere && !text.starts_with("${{") {
@@ -203,20 +205,14 @@ fn located(raw: &RawPlace, is_file: bool, file: &Path) -> Result<String, String>
     let text = raw.text.trim();
     let text = if is_file && text.ends_with('/') { format!("{text}{}", raw.name) } else { text.to_owned() };
     if remote::is_in_bucket(&text) {
-        let plain = text.trim_end_matches('/');
-        let RemotePath { key, .. } = RemotePath::parse(&plain.replace(JOB_ID, "id"))?;
-        if key.is_empty() {
+        let place = in_bucket(&text)?;
+        if place.matches('/').count() == 2 {
             return Err("this is a whole bucket: give a folder or a file in it".to_owned());
         }
-        if key.contains(['*', '?', '[']) {
-            return Err("a place has none of the characters `*`, `?` and `[`".to_owned());
-        }
-        return Ok(plain.to_owned());
+        return Ok(place);
     }
     if text.contains("://") || text.starts_with("azureml:") {
-        // What follows a scheme may hold a password.
-        let scheme = text.split(':').next().unwrap_or_default();
-        return Err(format!("an output cannot be put into {scheme}: {EXPECTED}"));
+        return Err(refused(&text));
     }
     let path = normal(&file.with_file_name(&text));
     match path.to_str() {
