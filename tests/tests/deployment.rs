@@ -264,7 +264,10 @@ fn data_that_a_deployment_cannot_take_are_refused() {
         ),
         (&["--input", "data", "--set", "inputs.more.path=data"], "takes exactly one input"),
         (&["--set", "inputs.x=5"], "\"5\" is a value, and the deployment of a model takes data"),
-        (&["--input", "data", "--output-path", "s3://b/x"], "--output-path: s3:// is not supported yet"),
+        (
+            &["--input", "data", "--output-path", "abfss://secret@b/x"],
+            "--output-path: an output cannot be put into abfss",
+        ),
         (&["--input", "data", "-m", "0"], "--mini-batch-size: 0 is out of range"),
         (
             &["--input", "data", "--set", "resources.instance_count=0"],

@@ -87,6 +87,10 @@ fn a_command_that_does_not_wait_says_that_nothing_is_filled() {
     detached.expect_code(0);
     let id = detached.json()["job_id"].as_str().unwrap().to_owned();
     hears(&detached.stderr, &id);
+    // Who looks at the job later reads it, too.
+    let notes =
+        serde_json::from_str::<Value>(&fleet.stored(&id).text("job.json")).unwrap()["spec"]["notes"].clone();
+    assert!(notes.to_string().contains(&format!("prs result {id} --output-path DIR")), "{notes}");
     job.command(&["cancel", &id]).expect_code(0);
 
     let mut submit = job.start(&["resume", &id]);

@@ -58,7 +58,7 @@ pub(crate) struct OfDeployment {
     /// Nodes of the fleet.
     #[arg(short = 'c', long, value_name = "N")]
     instance_count: Option<String>,
-    /// The folder for the output, of this machine or s3://bucket/folder, which must not hold a result already.
+    /// The folder for the output, of this machine or of a bucket, which must not hold a result already.
     #[arg(long, value_name = "FOLDER")]
     output_path: Option<String>,
     /// The id of the job, which no other may have.

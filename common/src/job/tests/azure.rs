@@ -367,8 +367,8 @@ fn what_a_parallel_job_asks_for_in_vain_is_refused() {
         ("outputs: {y: {name: asset}}", "outputs.y.name: registering an output as data is not supported yet"),
         ("outputs: {y: {mode: fast}}", "outputs.y.mode: \"fast\" is not one of rw_mount"),
         ("outputs: {y: text}", "outputs.y: \"text\" is not an output"),
-        ("outputs: {y: {path: 's3://bucket/a'}}", "outputs.y.path: an output in a store is not supported"),
-        ("outputs: {y: {path: /y}, z: null}", "outputs.y.path: the outputs have no folder in common but /"),
+        ("outputs: {y: {path: 'gs://bucket/a'}}", "outputs.y.path: an output cannot be put into gs: give"),
+        ("outputs: {y: {path: /y}, z: null}", "outputs.y.path: the outputs have no folder in common: give"),
         ("outputs: {'y z': null}", "outputs.y z: \"y z\" is not the name of an output"),
         (
             "outputs: {y: {type: uri_file, path: o/a}, z: {path: o/a/b}}",

@@ -213,7 +213,7 @@ fn refused_values() {
         ("keep: 0d", "\"0d\" is not a time: give a whole number of hours or days"),
         ("keep: -1d", "\"-1d\" is not a time: give"),
         ("keep: 99999999999999d", "\"99999999999999d\" is not a time: give"),
-        ("output: s3://bucket/x", "s3:// is not supported yet: give a local path"),
+        ("output: s3://bucket//x", "there are two slashes behind the bucket"),
         ("output: ' '", "it is empty: give the folder for the output"),
         ("output: score.py", "FOLDER/score.py is not a folder: give a folder for the output"),
         ("output: ${{outputs.x}}", "a reference (`${{ }}`) is not supported yet: give a local path"),
