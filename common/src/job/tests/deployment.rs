@@ -216,7 +216,7 @@ fn the_place_of_the_output_starts_from_the_current_folder_and_no_url_is_printed(
         (&[("inputs.x", url)], Invocation::default()),
     ] {
         let said = load(&project, MINIMAL, set, &invocation).unwrap_err().to_string();
-        assert!(said.contains("https://") && !said.contains("account"), "{said}");
+        assert!(said.contains("https:") && !said.contains("account"), "{said}");
     }
 }
 
