@@ -63,7 +63,7 @@ pub(crate) async fn deliver(
     output: &Output,
 ) -> Result<Option<String>, StorageError> {
     let Some(there) = there(job).await? else { return Ok(None) };
-    if catalog.failures.values().any(|failures| failures.body.is_some()) {
+    if catalog.failures.listed().next().is_some() {
         // Written when the nodes have left, which is too late to hear that the name is taken.
         check_room(&there, FAILED_MINI_BATCHES).await?;
     }
