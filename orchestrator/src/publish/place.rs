@@ -144,10 +144,14 @@ mod tests {
             inputs: InputStores::new(Arc::clone(&own), own, open),
             ..fixture.job.clone()
         };
-        super::super::put(&job, RESULT, rows.into()).await.unwrap();
-        let sha256 = Some(hexadecimal(&Sha256::digest(rows)));
-        let output =
-            Output { uri: job.output.uri(RESULT), bytes: rows.len() as u64, sha256, ..Output::default() };
+        let sha256 = hexadecimal(&Sha256::digest(rows));
+        super::super::put(&job, RESULT, rows.into(), &sha256).await.unwrap();
+        let output = Output {
+            uri: job.output.uri(RESULT),
+            bytes: rows.len() as u64,
+            sha256: Some(sha256),
+            ..Output::default()
+        };
         (job, output)
     }
 
