@@ -42,7 +42,7 @@ pub async fn lost_by(
     record: &JobRecord,
     group: &str,
 ) -> Result<Vec<FailedMiniBatch>, Failure> {
-    let wanted = Wanted { state: Some(State::All), group: Some(group.to_owned()), ..Wanted::default() };
+    let wanted = Wanted { states: vec![State::All], groups: vec![group.to_owned()], ..Wanted::default() };
     let (mut lost, mut cursor) = (HashSet::new(), None);
     loop {
         let page = list(home, &wanted, cursor, LISTED_AT_ONCE).await?;

@@ -44,7 +44,17 @@ pub struct Failure {
     error: anyhow::Error,
 }
 
+/// Something lies where the output of a job is to go, and is not overwritten.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputExists(pub String);
+
 impl Failure {
+    /// Something lies where the output of a job is to go.
+    pub(crate) fn output_exists(message: impl fmt::Display) -> Self {
+        Self::usage(OutputExists(message.to_string()))
+    }
+
     /// What was asked is wrong.
     pub fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { kind: FailureKind::Usage, error: error.into() }
@@ -109,6 +119,9 @@ impl Failure {
             return self;
         }
         let message = message.replace(&format!("{folder}/"), "").replace(&folder, ".");
+        if self.cause::<OutputExists>().is_some() {
+            return Self::output_exists(message);
+        }
         Self { error: anyhow::anyhow!("{message}"), ..self }
     }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::Access;
 use crate::fleet::FleetView;
-use crate::http::rates::Counts;
+use crate::http::rates::{Counts, Limits};
 use crate::index::Index;
 use crate::live::Watches;
 use crate::metrics::Metrics;
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) fleet: FleetView,
     /// The servers behind this one.
     pub(crate) servers: ServersView,
+    /// What it takes.
+    pub(crate) limits: Limits,
     /// How many requests come.
     pub(crate) counts: Counts,
     /// Who changed what.

@@ -9,22 +9,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may take no byte of what is sent to it.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// A connection. Its place is free once it is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection<S> {
     stream: S,
     /// Runs while the client takes nothing.
     late: Option<Pin<Box<Sleep>>>,
+    /// How long a client may take no byte of what is sent to it.
     patience: Duration,
     _place: OwnedSemaphorePermit,
 }
 
 impl<S> Connection<S> {
-    pub(crate) fn new(stream: S, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, late: None, patience: PATIENCE, _place: place }
+    pub(crate) fn new(stream: S, (place, patience): (OwnedSemaphorePermit, Duration)) -> Self {
+        Self { stream, late: None, patience, _place: place }
     }
 
     /// What becomes of a write that came to `written`: an error where the client has taken nothing for too long.
@@ -97,8 +95,8 @@ mod tests {
     async fn a_client_that_takes_nothing_is_left_and_its_place_is_free() {
         let places = Arc::new(Semaphore::new(1));
         let (mut client, server) = tokio::io::duplex(16);
-        let mut server = Connection::new(server, Arc::clone(&places).try_acquire_owned().unwrap());
-        server.patience = Duration::from_millis(50);
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let mut server = Connection::new(server, (place, Duration::from_millis(50)));
         server.write_all(b"as much as fits.").await.unwrap();
         let error = server.write_all(b"and more").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

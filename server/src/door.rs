@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use prometheus_client::metrics::counter::Counter;
 use rustls::crypto::ring;
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -21,6 +21,8 @@ use tokio_util::either::Either;
 use tracing::{info, warn};
 
 use crate::connection::Connection;
+use crate::http::rates::Limits;
+use crate::listen::Stream;
 
 /// Between two looks at the files of a certificate.
 const LOOK: Duration = Duration::from_secs(10);
@@ -50,6 +52,8 @@ pub(crate) struct Door {
     kind: Kind,
     /// For connections.
     places: Arc<Semaphore>,
+    /// How long a client may take no byte of what is sent to it.
+    patience: Duration,
     /// Counts those for which there is no place.
     refused: Counter,
 }
@@ -70,14 +74,16 @@ impl fmt::Debug for Kind {
 }
 
 impl Door {
-    /// With the certificate in these files, or plain where there are none; for so many connections together; `refused` counts others.
+    /// With the certificate in these files, or plain where there are none; within these limits; `refused` counts connections for which there is no
+    /// place.
     pub(crate) async fn open(
         files: Option<&TlsFiles>,
-        connections: u32,
+        limits: &Limits,
         refused: Counter,
     ) -> Result<Self, (PathBuf, io::Error)> {
-        let places = Arc::new(Semaphore::new(connections.max(1) as usize));
-        let Some(files) = files else { return Ok(Self { kind: Kind::Plain, places, refused }) };
+        let places = Arc::new(Semaphore::new(limits.connections.max(1) as usize));
+        let of = |kind| Self { kind, places, patience: limits.times.idle, refused };
+        let Some(files) = files else { return Ok(of(Kind::Plain)) };
         // The one that all of prs uses. That it was chosen before is fine.
         let _ = ring::default_provider().install_default();
         // The configuration does not say which of the two cannot be read.
@@ -86,7 +92,7 @@ impl Door {
         }
         let config = RustlsConfig::from_pem_file(&files.certificate, &files.key).await;
         let kind = config.map(Kind::Tls);
-        kind.map(|kind| Self { kind, places, refused }).map_err(|error| (files.certificate.clone(), error))
+        kind.map(of).map_err(|error| (files.certificate.clone(), error))
     }
 
     /// Reads the certificate again whenever its files change. Never returns.
@@ -126,30 +132,28 @@ impl TlsFiles {
     }
 }
 
-impl<S: Send + 'static> Accept<TcpStream, S> for Door {
-    type Stream = Connection<Either<TcpStream, TlsStream<TcpStream>>>;
+impl<S: Send + 'static> Accept<Stream, S> for Door {
+    type Stream = Connection<Either<Stream, TlsStream<Stream>>>;
     type Service = S;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, S)>>;
 
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+    fn accept(&self, mut stream: Stream, service: S) -> Self::Future {
         let door = self.clone();
         async move {
             let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
                 door.refused.inc();
                 if matches!(door.kind, Kind::Plain) {
-                    // A stream that has just come takes bytes only after the runtime has seen that it does.
-                    let _ = timeout(REFUSAL, stream.writable()).await;
-                    let _ = stream.try_write(NO_PLACE);
+                    let _ = timeout(REFUSAL, stream.write_all(NO_PLACE)).await;
                 }
                 return Err(io::Error::other("as many connections as the server takes are open"));
             };
             match door.kind {
-                Kind::Plain => Ok((Connection::new(Either::Left(stream), place), service)),
+                Kind::Plain => Ok((Connection::new(Either::Left(stream), (place, door.patience)), service)),
                 Kind::Tls(config) => {
                     let acceptor = TlsAcceptor::from(config.get_inner());
                     let stream = timeout(HANDSHAKE, acceptor.accept(stream)).await;
                     let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                    Ok((Connection::new(Either::Right(stream), place), service))
+                    Ok((Connection::new(Either::Right(stream), (place, door.patience)), service))
                 }
             }
         }

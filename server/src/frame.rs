@@ -26,20 +26,17 @@ use crate::audit::{Asking, RequestId};
 use crate::auth::proxy::Forwarded;
 use crate::auth::{Principal, random_text};
 use crate::http::addresses::{self, Client};
-use crate::http::look;
+use crate::http::rates::Times;
 use crate::http::unread::Unread;
+use crate::http::{cors, look, paths};
 use crate::problem::{Kind, Problem};
 use crate::traced::Traced;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How much longer a request waits that asks for an answer at the end of a job, or of a change.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// How long an answer may take to begin where code or files may be named by the request.
-const LONGEST_HANDING_IN: Duration = Duration::from_secs(75);
-/// The same where files come with the request.
+/// How long an answer may take to begin where files come with the request.
 const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
-/// Bytes of an address, with its query.
-const LONGEST_ADDRESS: usize = 8 << 10;
 /// The same of a blob, which may be large.
 const LONGEST_BLOB: Duration = Duration::from_hours(6);
 /// Ends of addresses that jobs, code or files are handed in at, as blobs that came before are: what they name is put together and
@@ -60,6 +57,8 @@ const NEAR: usize = 5;
 const COMPARED: usize = 1_000;
 /// What a page may do: use what comes from this server, and send forms to it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
+/// What pages may use of a browser's devices and of what it knows: nothing.
+const PERMISSIONS: &str = "accelerometer=(), autoplay=(), bluetooth=(), browsing-topics=(), camera=(), display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), gyroscope=(), hid=(), idle-detection=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), usb=(), web-share=(), xr-spatial-tracking=()";
 
 /// Who asked, for the line of the request in the log.
 #[derive(Debug, Clone)]
@@ -72,12 +71,15 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     request.extensions_mut().insert(RequestId(id.clone()));
     let client = app.access.proxies.client(addresses::peer(request.extensions()), request.headers());
     request.extensions_mut().insert(Client(client));
+    request.extensions_mut().insert(app.limits.sizes);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let wants_page = wants_page(&path, request.headers());
+    let origin = cors::of(&app.access.hosts.others, &path, request.headers()).cloned();
     let look = look::chosen(request.headers());
+    let is_of_cursor = request.uri().query().is_some_and(|query| query.contains("cursor="));
     let route = request.extensions().get::<MatchedPath>().cloned();
     let under_way = app.metrics.comes();
-    let longest = longest(&request, route.as_ref().map(MatchedPath::as_str), app.counts.times());
+    let longest = longest(&request, route.as_ref().map(MatchedPath::as_str), &app.limits.times);
     let (request, unread) = Unread::of(request);
     let request = {
         let (parts, body) = request.into_parts();
@@ -94,7 +96,11 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     drop(under_way);
     let asker = response.extensions_mut().remove::<Asker>();
     if let Some(problem) = problem_of(&mut response) {
-        let problem = app.places.without(problem);
+        let problem = app.places.without(if is_of_cursor && problem.kind == Kind::JOB_NOT_FOUND {
+            Problem::new(Kind::CURSOR_GONE, problem.detail)
+        } else {
+            problem
+        });
         kind = Some(problem.kind);
         let mut headers = std::mem::take(response.headers_mut());
         headers.remove(CONTENT_LENGTH);
@@ -114,6 +120,9 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     }
     let mut response = if wants_page { look::applied(look, response).await } else { response };
     add_headers(response.headers_mut(), &id);
+    if let Some(origin) = &origin {
+        cors::let_read(origin, response.headers_mut());
+    }
     if app.is_secure {
         let only_https = HeaderValue::from_static("max-age=31536000");
         response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, only_https);
@@ -144,21 +153,20 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
-/// How long the answer to a request for the address `route` may take to begin, where one that reads may take `read`, and one that
-/// changes something `write`.
-fn longest(request: &Request, route: Option<&str>, (read, write): (Duration, Duration)) -> Duration {
+/// How long the answer to a request for the address `route` may take to begin.
+fn longest(request: &Request, route: Option<&str>, times: &Times) -> Duration {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let hands_in = |route: &str| HANDS_IN.iter().any(|end| route.ends_with(end));
     match *request.method() {
         Method::GET | Method::HEAD => {
             let waits = request.uri().query().is_some_and(|query| query.contains("wait_for="));
-            read + if waits { LONGEST_WAIT } else { Duration::ZERO }
+            times.read + if waits { LONGEST_WAIT } else { Duration::ZERO }
         }
         // One that rests is ended by its handler.
         _ if kind == "application/octet-stream" => LONGEST_BLOB,
         _ if kind.starts_with("multipart/") => LONGEST_UPLOAD,
-        Method::POST | Method::PUT if route.is_some_and(hands_in) => write.max(LONGEST_HANDING_IN),
-        _ => write,
+        Method::POST | Method::PUT if route.is_some_and(hands_in) => times.write.max(times.handing_in),
+        _ => times.write,
     }
 }
 
@@ -177,11 +185,21 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Result<Response, Problem> {
     let access = &app.access;
-    if request.uri().path_and_query().is_some_and(|whole| whole.as_str().len() > LONGEST_ADDRESS) {
-        return Err(Problem::new(Kind::ADDRESS_TOO_LONG, "An address has 8 KiB at most, with its query."));
+    let longest = app.limits.sizes.address;
+    if request.uri().path_and_query().is_some_and(|whole| whole.as_str().len() > longest) {
+        let detail = format_args!("An address has {longest} bytes at most, with its query.");
+        return Err(Problem::new(Kind::ADDRESS_TOO_LONG, detail));
     }
+    paths::check_address(request.uri().path())?;
     let _place = app.counts.begin()?;
     access.hosts.check(request.uri(), request.headers())?;
+    let path = request.uri().path();
+    if cors::of(&access.hosts.others, path, request.headers()).is_some()
+        && let Some(response) = cors::preflight(request.method(), request.headers())
+    {
+        app.counts.check(&Method::GET, None, addresses::of(request.extensions()))?;
+        return Ok(response);
+    }
     let (address, peer) = (addresses::of(request.extensions()), addresses::peer(request.extensions()));
     let forwarded = match access.proxies.take(peer, request.headers_mut())? {
         Forwarded::Known(who) => Some(who),
@@ -191,7 +209,11 @@ pub(crate) async fn admit(
         }
         Forwarded::Nobody => None,
     };
-    let principal = access.principal(request.headers(), address, forwarded).await?;
+    let principal = access.principal(request.headers(), address, forwarded).await.or_else(|problem| {
+        // Who shows wrong credentials is nobody.
+        app.counts.check(request.method(), None, address)?;
+        Err(problem)
+    })?;
     if let (Some(asking), Some(who)) = (request.extensions().get::<Asking>(), &principal) {
         asking.is(who);
     }
@@ -202,7 +224,8 @@ pub(crate) async fn admit(
     app.counts.check(method, who, address)?;
     let _place_of_one = who.map(|who| app.counts.begin_of(who)).transpose()?;
     let is_ambient = principal.as_ref().is_some_and(Principal::is_ambient);
-    access.hosts.check_origin(request.method(), request.headers(), is_ambient)?;
+    let change = (request.method(), request.uri().path());
+    access.hosts.check_origin(change, request.headers(), is_ambient)?;
     if let Some(principal) = principal {
         let asker = Asker(principal.name.clone());
         request.extensions_mut().insert(principal);
@@ -307,7 +330,7 @@ fn add_headers(headers: &mut HeaderMap, id: &str) {
     add(REFERRER_POLICY, "same-origin");
     add(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
     add(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
-    add(HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()");
+    add(HeaderName::from_static("permissions-policy"), PERMISSIONS);
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert(REQUEST_ID, id);
     }
@@ -318,6 +341,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
+    use crate::http::rates::Limits;
 
     #[test]
     fn requests_are_numbered_by_who_asks_or_by_the_server() {
@@ -332,10 +356,9 @@ mod tests {
 
     #[test]
     fn requests_have_the_time_that_they_need() {
-        let times = (Duration::from_secs(15), Duration::from_secs(30));
         let of = |method: &str, address: &str, kind: &str, route: &str| {
             let request = Request::builder().method(method).uri(address).header(CONTENT_TYPE, kind);
-            longest(&request.body(Body::empty()).unwrap(), Some(route), times).as_secs()
+            longest(&request.body(Body::empty()).unwrap(), Some(route), &Limits::DEFAULT.times).as_secs()
         };
         let json = "application/json";
         for (method, address, kind, route, expected) in [

@@ -26,6 +26,7 @@
 //! | `roles` | which role each address needs |
 //! | `heard` | what calls say beside their answers, for the log |
 //! | `connection` | the places for connections, and clients that take nothing |
+//! | `listen` | where the server listens: a port, or a socket |
 //! | `door` | how connections come in: plain, or with TLS |
 //! | `serve` | the listener, from its start to its end |
 
@@ -41,6 +42,7 @@ mod frame;
 mod heard;
 mod http;
 mod index;
+mod listen;
 mod live;
 mod metrics;
 mod pages;
@@ -57,5 +59,7 @@ pub use auth::oidc::OidcOptions;
 pub use auth::proxy::Network;
 pub use auth::role_map::RoleMap;
 pub use door::TlsFiles;
-pub use http::rates::Limits;
+pub use http::cors::Origin;
+pub use http::rates::{Limits, Sizes, Times};
+pub use listen::Listen;
 pub use serve::{FirstToken, Options, ServeError, Server};

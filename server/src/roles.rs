@@ -26,6 +26,32 @@ enum Need {
     Role(Role),
 }
 
+/// That who asks gets what is their own alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnOnly;
+
+/// Lists that who calls endpoints gets their own jobs of.
+const OWN_LISTS: [&str; 3] = [
+    "/api/v1/jobs",
+    "/api/v1/endpoints/{endpoint}/jobs",
+    "/api/v1/endpoints/{endpoint}/deployments/{deployment}/jobs",
+];
+/// What who called an endpoint may ask of the job that came of it, below its address: how it stands, its logs, and what it brought. How
+/// it was made (code, settings) and how it ran (statistics, nodes, tries, errors) are the business of who deployed it.
+const OF_OWN: [&str; 11] = [
+    "",
+    "/events",
+    "/logs",
+    "/logs/{*path}",
+    "/logs.tar.gz",
+    "/log-lines",
+    "/log-search",
+    "/outputs",
+    "/outputs/{*path}",
+    "/output-preview",
+    "/result",
+];
+
 /// Lets a request through whose caller may make it. A browser that is not logged in is sent to the login, and back behind it.
 pub(crate) async fn authorize(
     State(app): State<App>,
@@ -48,6 +74,12 @@ pub(crate) async fn authorize(
     let who = request.extensions().get::<Principal>().cloned();
     match (need, who) {
         (Need::Nothing, _) | (Need::Known, Some(_)) => {}
+        (Need::Role(Role::Read), Some(who))
+            if who.role == Role::Invoke && OWN_LISTS.contains(&path.as_str()) =>
+        {
+            request.extensions_mut().insert(OwnOnly);
+            request.extensions_mut().insert(Principal { role: Role::Read, ..who });
+        }
         (Need::Role(role), Some(who)) if of_own && who.role == Role::Invoke => {
             check_own(&app, &who, request.uri().path()).await?;
             // Of a job of its own it may do what the address is for.
@@ -73,10 +105,10 @@ fn without_role(name: &str) -> Problem {
     .hint("who administers the server gives groups roles with --role-map")
 }
 
-/// Whether who called an endpoint may use this address of the job that came of it: all that only reads, and cancel.
+/// Whether who called an endpoint may use this address of the job that came of it.
 fn may_be_own(need: Need, path: &str) -> bool {
-    let is_of_job = path.starts_with("/api/v1/jobs/{job}");
-    is_of_job && (need == Need::Role(Role::Read) || path == "/api/v1/jobs/{job}/cancel")
+    path.strip_prefix("/api/v1/jobs/{job}")
+        .is_some_and(|rest| rest == "/cancel" || (need == Need::Role(Role::Read) && OF_OWN.contains(&rest)))
 }
 
 /// Refuses a job that is no call of this token, as if there were none.
@@ -156,6 +188,34 @@ mod tests {
         ] {
             assert_eq!(need(&method, path), expected, "{method} {path}");
         }
+    }
+
+    #[test]
+    fn of_a_job_of_its_own_a_caller_sees_how_it_stands_and_what_it_brought() {
+        let of = |method: Method, rest: &str| {
+            let path = format!("/api/v1/jobs/{{job}}{rest}");
+            may_be_own(need(&method, &path), &path)
+        };
+        for rest in OF_OWN {
+            assert!(of(Method::GET, rest), "{rest}");
+        }
+        assert!(of(Method::POST, "/cancel") && !of(Method::PATCH, "") && !of(Method::DELETE, ""));
+        for rest in [
+            "/spec",
+            "/code",
+            "/code/{*path}",
+            "/errors",
+            "/nodes",
+            "/perf",
+            "/statistics",
+            "/tries",
+            "/resume",
+        ] {
+            assert!(!of(Method::GET, rest), "{rest}");
+        }
+        let known = |path: &&str| ROUTES.iter().any(|route| route.path == path.replace("{*", "{"));
+        assert!(OWN_LISTS.iter().all(known));
+        assert!(OF_OWN.iter().all(|rest| known(&&*format!("/api/v1/jobs/{{job}}{rest}"))));
     }
 
     #[test]

@@ -39,9 +39,11 @@ use crate::door::{Door, TlsFiles};
 use crate::fleet::FleetView;
 use crate::frame::{admit, frame};
 use crate::heard::Heard;
+use crate::http::cors::Origin;
 use crate::http::hosts::Hosts;
-use crate::http::rates::{Counts, Limits};
+use crate::http::rates::{Counts, Guesses, Limits};
 use crate::index::Index;
+use crate::listen::{Listen, Listener, Peer, SocketFile};
 use crate::live::Watches;
 use crate::metrics::Metrics;
 use crate::pages::Assets;
@@ -53,12 +55,6 @@ use crate::{api, pages};
 
 /// A client that sends no whole request for so long is left.
 const HEADER: Duration = Duration::from_secs(10);
-/// Bytes of the headers of a request.
-const HEADERS: usize = 32 << 10;
-/// A body of which no byte comes for so long is left.
-const BODY_STALL: Duration = Duration::from_mins(1);
-/// Bytes of the body of a request that takes no file.
-const BODY: usize = 1 << 20;
 /// How long a server that others reach goes on taking requests when it is to end: what is before it hears meanwhile, at `/readyz`,
 /// that others are to have them.
 const CATCH_UP: Duration = Duration::from_secs(5);
@@ -74,11 +70,13 @@ const LAST_LINES: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where it listens; port 0 takes one that is free.
-    pub listen: SocketAddr,
+    pub listen: Listen,
     /// What its users call it, where that is not its address.
     pub url: Option<Url>,
     /// Further names that it answers to.
     pub allowed_hosts: Vec<String>,
+    /// Pages elsewhere that may ask for what programs ask for.
+    pub origins: Vec<Origin>,
     /// Whether everybody who reaches it may do everything.
     pub is_open: bool,
     /// The networks of proxies that are believed to say where requests began.
@@ -146,7 +144,7 @@ pub enum ServeError {
     #[error(
         "{0} is reached from other machines, and there is no token yet that could be shown: make one with prs token create NAME --role admin, or give one that prs token generate printed in the variable PRS_TOKEN"
     )]
-    NoToken(SocketAddr),
+    NoToken(Listen),
     /// Proxies say who asks, and none is believed.
     #[error(
         "with --auth proxy a proxy says who asks: give its addresses with --trust-proxy, such as --trust-proxy 10.1.2.3"
@@ -169,13 +167,13 @@ pub enum ServeError {
         /// Why.
         error: io::Error,
     },
-    /// The address is taken, or is not of this machine.
+    /// The place is taken, or is not of this machine.
     #[error(
-        "cannot listen on {address}: {error}; --listen takes another address, and port 0 any that is free"
+        "cannot listen on {place}: {error}; --listen takes another address, with port 0 any that is free, or unix:PATH, a socket in a folder of yours"
     )]
     Listen {
-        /// The address.
-        address: SocketAddr,
+        /// The place.
+        place: Listen,
         /// Why.
         error: io::Error,
     },
@@ -203,10 +201,10 @@ pub enum ServeError {
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
+    socket: Option<SocketFile>,
     app: App,
     secret: Secret,
-    address: SocketAddr,
     door: Door,
     tls: Option<TlsFiles>,
     metrics: Option<TcpListener>,
@@ -222,13 +220,11 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let is_public = options.check()?;
         let metrics = Metrics::new(options.commit);
-        let door =
-            Door::open(options.tls.as_ref(), options.limits.connections, metrics.refused_connections()).await;
+        let door = Door::open(options.tls.as_ref(), &options.limits, metrics.refused_connections()).await;
         let door = door.map_err(|(path, error)| ServeError::Tls { path, error })?;
-        let address = options.listen;
-        let failed = |error| ServeError::Listen { address, error };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let failed = |error| ServeError::Listen { place: options.listen.clone(), error };
+        let (listener, socket) = options.listen.open().map_err(failed)?;
+        let listen = options.listen.found(&listener).map_err(failed)?;
         let metrics_listener = options.metrics.map(|address| {
             let failed = |error| ServeError::ListenForMetrics { address, error };
             let listener = TcpListener::bind(address).map_err(failed)?;
@@ -238,7 +234,10 @@ impl Server {
         let metrics_listener = metrics_listener.transpose()?;
         let scheme = if options.tls.is_some() { "https" } else { "http" };
         let url = options.url.as_ref().map_or_else(
-            || format!("{scheme}://{address}"),
+            || match &listen {
+                Listen::Port(address) => format!("{scheme}://{address}"),
+                Listen::Socket(_) => format!("{scheme}://localhost"),
+            },
             |url| url.as_str().trim_end_matches('/').to_owned(),
         );
         let is_secure = url.starts_with("https:");
@@ -256,30 +255,38 @@ impl Server {
             && !is_known_elsewhere
             && !tokens.is_any_active(now_us()).await.map_err(ServeError::Jobs)?
         {
-            return Err(ServeError::NoToken(address));
+            return Err(ServeError::NoToken(listen));
         }
         let (program, paths) = (options.program.clone(), options.allowed_paths.clone());
         let desk = Desk::open(&whereabouts, program, paths).await.map_err(ServeError::Jobs)?;
         let secret = Secret::new();
-        let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);
-        let sessions =
-            Sessions::new(address.port(), is_secure, secret.key("sessions"), tokens.session_keys());
+        let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts, &options.origins);
+        let sessions = Sessions::new(listen.port(), is_secure, secret.key("sessions"), tokens.session_keys());
         let proxies = Proxies::new(options.trusted_proxies.clone(), options.proxy_roles.clone());
         let own = Url::parse(&url).ok();
         let sign_in = options.oidc.as_ref().zip(own.as_ref()).and_then(|((provider, roles), own)| {
-            SignIn::new(provider, roles, (own, address.port()), tokens.session_keys())
+            SignIn::new(provider, roles, (own, listen.port()), tokens.session_keys())
         });
         let assets = Assets::new();
         let user = if options.is_open || is_public { "" } else { "local" };
+        let guesses = Guesses::new(options.limits.guesses);
         let app = App::new(Shared {
-            access: Access::new(hosts, sessions, &secret, options.is_open, (proxies, sign_in), tokens),
+            access: Access::new(
+                hosts,
+                sessions,
+                &secret,
+                options.is_open,
+                (proxies, sign_in),
+                (tokens, guesses),
+            ),
             desk,
             index: Index::new(whereabouts.clone(), format!("{url} {}", random_text::<9>())),
             fleet: FleetView::new(whereabouts.clone()),
             servers: ServersView::new(whereabouts.clone()),
             counts: Counts::new(&options.limits),
+            limits: options.limits,
             audit: Audit::open(&whereabouts).await.map_err(ServeError::Jobs)?,
-            watches: Watches::new(whereabouts.clone(), options.limits.streams, &metrics),
+            watches: Watches::new(whereabouts.clone(), &options.limits, &metrics),
             looks: SharedLooks::default(),
             metrics,
             chrome: Chrome {
@@ -307,14 +314,9 @@ impl Server {
             );
         }
         // Where others come in, everybody has a token: the secret of this start is told to nobody.
-        let file = if is_public { None } else { Some(ServerFile::write(&url, address.port(), &secret)?) };
+        let file = if is_public { None } else { Some(ServerFile::write(&url, &listen, &secret)?) };
         let tls = options.tls.clone();
-        Ok(Self { listener, app, secret, address, door, tls, metrics: metrics_listener, _file: file })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Ok(Self { listener, socket, app, secret, door, tls, metrics: metrics_listener, _file: file })
     }
 
     /// What its users call it.
@@ -330,10 +332,13 @@ impl Server {
     /// Answers requests until `ends`; then lets those that are under way end.
     pub async fn run(self, ends: impl Future<Output = ()>) -> Result<(), ServeError> {
         let handle = Handle::new();
-        let server = axum_server::from_tcp(self.listener).map_err(ServeError::Broken)?;
-        let mut server = server.acceptor(self.door.clone());
-        server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(HEADERS);
-        server.http_builder().http2().max_concurrent_streams(100).max_header_list_size(HEADERS as u32);
+        let mut server =
+            axum_server::Server::<Peer>::from_listener(self.listener).acceptor(self.door.clone());
+        // It goes when nothing comes in any more.
+        let _socket = self.socket;
+        let headers = self.app.limits.sizes.headers;
+        server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(headers);
+        server.http_builder().http2().max_concurrent_streams(100).max_header_list_size(headers as u32);
         let service = router(self.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let desk = self.app.desk.clone();
         let tidying = tokio::spawn(async move { desk.tidy().await });
@@ -396,7 +401,7 @@ async fn note_uses(app: &App) {
 async fn tell_metrics(listener: Option<TcpListener>, app: &App) -> io::Result<()> {
     let Some(listener) = listener else { return std::future::pending().await };
     let mut server = axum_server::from_tcp(listener)?;
-    server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(HEADERS);
+    server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(app.limits.sizes.headers);
     let service = api::of_machines().layer(from_fn_with_state(app.clone(), frame)).with_state(app.clone());
     server.first_request_timeout(HEADER).serve(service.into_make_service()).await
 }
@@ -404,7 +409,6 @@ async fn tell_metrics(listener: Option<TcpListener>, app: &App) -> io::Result<()
 impl Options {
     /// Whether it is reached from other machines, where that is allowed.
     fn check(&self) -> Result<bool, ServeError> {
-        let address = self.listen;
         if let (Some(_), Some(url)) = (&self.tls, &self.url)
             && url.scheme() != "https"
         {
@@ -422,6 +426,7 @@ impl Options {
             Some(roles) if roles.is_empty() => return Err(ServeError::NoRoles),
             _ => {}
         }
+        let Listen::Port(address) = self.listen else { return Ok(false) };
         if address.ip().to_canonical().is_loopback() {
             return Ok(false);
         }
@@ -459,11 +464,12 @@ pub(crate) fn router(app: App) -> Router {
         *response.status_mut() = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
         response
     };
+    let Limits { sizes, times, .. } = app.limits;
     Router::new()
-        .merge(api::router())
-        .merge(pages::router())
-        .layer(axum::extract::DefaultBodyLimit::max(BODY))
-        .layer(RequestBodyTimeoutLayer::new(BODY_STALL))
+        .merge(api::router(&sizes))
+        .merge(pages::router(&sizes))
+        .layer(axum::extract::DefaultBodyLimit::max(sizes.json))
+        .layer(RequestBodyTimeoutLayer::new(times.idle))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(app.clone(), authorize))
         .layer(from_fn_with_state(app.clone(), admit))

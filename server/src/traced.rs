@@ -1,4 +1,5 @@
-//! The span of a request, where spans are sent: as part of the caller's trace where the header `traceparent` names one.
+//! The span of a request: as part of the caller's trace where the header `traceparent` names one. While no spans are sent it is that of the
+//! caller, so that a job of the request keeps it.
 
 use axum::http::{HeaderMap, Method};
 use prs_common::timestamp::now_us;
@@ -20,7 +21,7 @@ impl Traced {
     /// Begins it; `route` is its address as the router has it.
     pub(crate) fn begin(headers: &HeaderMap, route: Option<&str>) -> Self {
         let is_of_machines = route.is_some_and(|route| OF_MACHINES.contains(&route));
-        if !traces::is_on() || is_of_machines {
+        if is_of_machines {
             return Self { span: None, began_us: 0 };
         }
         let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());

@@ -43,6 +43,6 @@ def map_path_parameters(context: HookContext, path_parameters: dict[str, Any]) -
 
 @schemathesis.hook
 def filter_failure(context: HookContext, failure: Any, case: Any, response: Any) -> bool:
-    """Which failures count: an address that was shown ten wrong tokens within a minute is sent away, whatever
+    """Which failures count: an address that was shown five wrong tokens within a minute is sent away, whatever
     it asks for."""
     return not ("invalid authentication" in failure.title and "429 Too Many Requests" in failure.message)

@@ -220,7 +220,10 @@ fn only_who_is_let_in_sees_anything() {
         ["/livez", "/readyz", "/api/v1/version", "/openapi.json", "/api", "/problems", "/problems/forbidden"]
     {
         assert_eq!(web.get(path).status, 200, "{path}");
+        assert_eq!(web.get(&format!("{path}?odd=1")).status, 400, "{path}: a parameter that is not known");
     }
+    assert_eq!(web.get("/readyz").json(200)["not_ready"], serde_json::json!([]));
+    assert_eq!(web.get("/readyz?verbose").status, 401, "what was looked at is for who may read");
     web.set_token("wrong");
     is_problem(&web.get("/api/v1/jobs"), 401, "wrong-credentials");
     for _ in 0..20 {

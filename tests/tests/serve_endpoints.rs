@@ -111,8 +111,11 @@ fn a_caller_of_azure_changes_the_address_and_nothing_else() {
     assert_eq!((&twice[0]["name"], &twice[1]["name"]), (&json!("second"), &json!("second")));
     let mut other = azure(Some("second"));
     other["properties"]["miniBatchSize"] = json!(1);
-    let error = post(&web, scoring, &[], &other).json(422);
-    assert!(error["error"]["message"].as_str().unwrap().contains("was used for another request"), "{error}");
+    let error = post(&web, scoring, &[], &other).json(409);
+    assert!(
+        error["error"]["message"].as_str().unwrap().contains("There is a job \"second\" already"),
+        "{error}"
+    );
     completed(&web, &format!("{scoring}/second"));
 
     let named = json!({ "inputs": { "any": { "path": "azureml:hearts:1" } }, "name": "second" });
@@ -171,12 +174,40 @@ fn a_call_with_a_key_is_one_job_and_a_token_sees_its_own() {
     assert_eq!(web.get("/api/v1/endpoints").json(200)["value"].as_array().unwrap().len(), 1);
     assert_eq!(web.get("/api/v1/endpoints/other").status, 404);
     assert_eq!(post(&web, "/api/v1/endpoints/other/invoke", &[], &call).status, 404);
-    for path in ["/api/v1/jobs", "/api/v1/workers"] {
+    // It lists its own calls, and of them sees how they stand and what they brought.
+    let ids = |path: &str| -> Vec<String> {
+        let listed = web.get(path).json(200);
+        listed["value"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|job| job["job_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let of_endpoint = "/api/v1/endpoints/heart/jobs";
+    let lists = ["/api/v1/jobs", of_endpoint, "/api/v1/endpoints/heart/deployments/xgb/jobs"];
+    for path in lists {
+        assert_eq!(ids(path), [id], "{path}");
+    }
+    for rest in ["", "/logs", "/outputs", "/output-preview", "/log-search?q=x", "/logs.tar.gz"] {
+        assert_eq!(web.get(&format!("/api/v1/jobs/{id}{rest}")).status, 200, "{rest}");
+    }
+    for rest in
+        ["/spec", "/code", "/code.tar.gz", "/errors", "/nodes", "/perf", "/statistics", "/tries", "/steps"]
+    {
+        assert_eq!(web.get(&format!("/api/v1/jobs/{id}{rest}")).status, 403, "{rest}");
+    }
+    for path in ["/api/v1/workers", "/api/v1/events", "/api/v1/registry/data"] {
         assert_eq!(web.get(path).status, 403, "{path}");
     }
+    assert_eq!(web.get("/api/v1/endpoints/other/jobs").status, 404);
+    let shown = web.get("/api/v1/endpoints/heart");
+    assert_eq!(shown.json(200)["jobs_24h"], 1);
 
     // Another's job is not there.
     web.set_token(&foreign);
+    assert_eq!(web.get("/api/v1/jobs").json(200)["value"], json!([]));
+    assert_eq!(web.get(of_endpoint).status, 404);
     for path in [
         format!("/api/v1/jobs/{id}"),
         format!("/api/v1/jobs/{id}/result"),
@@ -185,6 +216,22 @@ fn a_call_with_a_key_is_one_job_and_a_token_sees_its_own() {
         assert_eq!(web.get(&path).status, 404, "{path}");
     }
     assert_eq!(post(&web, &format!("/api/v1/jobs/{id}/cancel"), &[], &json!({})).status, 404);
+
+    // Who may see all jobs sees those of an endpoint by its address, also of one without any, and of none that is not there.
+    web.set_token(run(&job, "token create reader --role read -q").trim());
+    let listed = web.get(&format!("{of_endpoint}?limit=1")).json(200);
+    assert_eq!((&listed["total"], &listed["value"][0]["job_id"]), (&json!(1), &json!(id)));
+    assert_eq!(web.get("/api/v1/endpoints/other/jobs").json(200)["total"], 0);
+    assert_eq!(web.get("/api/v1/endpoints/none/jobs").status, 404);
+    assert_eq!(web.get("/api/v1/endpoints/heart/deployments/none/jobs").status, 404);
+    let odd = web.get(&format!("{of_endpoint}?endpoint=other"));
+    assert_eq!(odd.json(400)["type"], "/problems/bad-parameter");
+    let first = web.get("/api/v1/endpoints?limit=1");
+    let link = first.header("link").unwrap().to_owned();
+    let next = link.trim_start_matches('<').split('>').next().unwrap();
+    assert!(next.starts_with("/api/v1/endpoints?limit=1&cursor="), "{link}");
+    let second = web.get(next);
+    assert_eq!((second.header("link"), &second.json(200)["value"][0]["name"]), (None, &json!("other")));
 }
 
 #[test]
@@ -231,7 +278,7 @@ fn an_endpoint_is_changed_by_who_has_seen_it() {
     assert_eq!(delete(&one, &[("If-Match", "*")]), 404, "it is gone");
     let seen = web.get(path).header("etag").unwrap().to_owned();
     assert_eq!(delete(path, &[("If-Match", &seen)]), 409, "it is not said that all goes");
-    assert_eq!(delete(&all, &[("If-Match", &seen)]), 204);
+    assert_eq!(delete(&all, &[("If-Match", &seen)]), 202);
     // What is told of one that is gone names no place of the server.
     let gone = web.get(path).json(404);
     let place = job.path("").display().to_string();

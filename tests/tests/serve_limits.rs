@@ -189,3 +189,76 @@ fn a_refusal_of_what_is_not_read_says_whether_the_connection_goes_on() {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{what}: it ends");
     }
 }
+
+#[test]
+fn each_limit_is_an_option() {
+    let words = [
+        "--max-json",
+        "64KiB",
+        "--max-yaml",
+        "64KiB",
+        "--max-form",
+        "128KiB",
+        "--max-blob",
+        "64KiB",
+        "--max-address",
+        "9KiB",
+        "--max-headers",
+        "16KiB",
+        "--idle-timeout",
+        "1",
+        "--stream-timeout",
+        "1",
+        "--max-wrong-tokens",
+        "2",
+    ];
+    let (job, web, secret) = served(&words);
+    let json = [("Content-Type", "application/json")];
+    let large = format!("{{\"spec\": \"{}\"}}", "a".repeat(80 << 10));
+    let refused = web.ask_with("POST", "/api/v1/jobs", &json, &large).json(413);
+    assert!(refused["detail"].as_str().unwrap().contains("65536"), "{refused}");
+    let yaml = [("Content-Type", "application/yaml")];
+    let refused = web.ask_with("POST", "/api/v1/registry/data/x/versions", &yaml, &large).json(413);
+    assert!(refused["detail"].as_str().unwrap().contains("65536"), "{refused}");
+    let form = [("Content-Type", "multipart/form-data; boundary=b")];
+    let file = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"code\"; filename=\"c\"\r\n\r\n{}\r\n--b--\r\n",
+        "a".repeat(200 << 10)
+    );
+    let refused = web.ask_with("POST", "/api/v1/jobs", &form, &file).json(413);
+    assert!(refused["detail"].as_str().unwrap().contains("131072"), "{refused}");
+    let blob = format!("{{\"blobs\": [{{\"sha256\": \"{}\", \"bytes\": 70000}}]}}", "0".repeat(64));
+    assert_eq!(web.ask_with("POST", "/api/v1/uploads/missing", &json, &blob).status, 413);
+    assert_eq!(web.get(&format!("/api/v1/jobs?q={}", "a".repeat(10 << 10))).status, 414);
+    assert_eq!(web.ask_with("GET", "/livez", &[("X-Long", &"a".repeat(20 << 10))], "").status, 431);
+    // A stream ends by itself, and who sends nothing of a body is left.
+    let began = Instant::now();
+    assert!(web.get("/api/v1/events").text().contains("event: bye"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let mut slow = web.connect();
+    let head = format!(
+        "POST /api/v1/tokens HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{{",
+        web.port()
+    );
+    slow.write_all(head.as_bytes()).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut said = String::new();
+    let _ = slow.read_to_string(&mut said);
+    assert!(!said.is_empty() && !said.starts_with("HTTP/1.1 2"), "{said}");
+    // Wrong tokens: no more of them are looked up, and those that were shown here before go on.
+    let made = job.command(&["token", "create", "reader", "--role", "read", "-q"]);
+    let (known, unknown) = (made.stdout.trim().to_owned(), "prs_no");
+    let mut web = web;
+    web.set_token(&known);
+    assert_eq!(web.get("/api/v1/whoami").status, 200);
+    let statuses: Vec<u16> = (0..3).map(|_| web.ask_as(unknown, "/api/v1/whoami").status).collect();
+    assert_eq!(statuses, [401, 401, 429]);
+    assert_eq!(web.get("/api/v1/whoami").status, 200);
+    let other = job.command(&["token", "create", "other", "--role", "read", "-q"]).stdout.trim().to_owned();
+    assert_eq!(web.ask_as(&other, "/api/v1/whoami").status, 429, "it was not looked up");
+    for (option, value) in
+        [("--max-json", "1KiB"), ("--max-headers", "5GiB"), ("--idle-timeout", "0"), ("--max-blob", "6GiB")]
+    {
+        job.command(&["serve", option, value]).expect_code(2);
+    }
+}

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 
 use prs_tests::harness::{Answer, Job, Web, another_user_reads, as_another_user};
 use serde_json::Value;
@@ -354,4 +356,103 @@ fn what_is_large_stays_within_the_memory_of_a_server() {
     let used = web.program.peak_memory();
     assert!(used < MEMORY, "{used} bytes");
     assert_eq!(web.get("/api/v1/jobs").status, 200);
+}
+
+#[test]
+fn a_socket_is_for_the_user_of_its_server_alone() {
+    let job = Job::new(NAMES).with_files(1).with_runtime_folder();
+    let path = job.path("runtime/prs.sock");
+    let listen = format!("unix:{}", path.display());
+    let mut server = job.start(&["serve", "--listen", &listen, "-o", "json"]);
+    server.wait_until_printed("\n");
+    let record: Value = serde_json::from_str(&server.stdout()).unwrap();
+    assert_eq!(record["url"], "http://localhost");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let ask = |path_of_request: &str, host: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        let request = format!("GET {path_of_request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(ask("/livez", "localhost"), "200");
+    assert_eq!(ask("/api/v1/jobs", "localhost"), "401", "a secret is needed here, too");
+    assert_eq!(ask("/livez", "evil.example.org"), "421");
+    let second = job.command(&["serve", "--listen", &listen]);
+    second.expect_code(2);
+    assert!(second.stderr.contains("another program listens there"), "{}", second.stderr);
+    let link = job.command(&["serve", "--link", "--listen", &listen]);
+    link.expect_code(0);
+    assert!(link.stdout.starts_with("http://localhost/login?code="), "{}", link.stdout);
+    server.interrupt();
+    server.wait();
+    assert!(!path.exists(), "it goes with its server");
+    // What is not a socket of this user stays.
+    fs::write(&path, "mine").unwrap();
+    job.command(&["serve", "--listen", &listen]).expect_code(2);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}
+
+#[test]
+fn pages_of_named_origins_ask_with_a_token_and_no_others_do() {
+    let job = Job::new(NAMES).with_files(1).with_runtime_folder();
+    let web = Web::of_user(&job, &["--cors-origin", "https://dash.example.org"]);
+    let from = |origin: &'static str, more: &[(&'static str, &'static str)]| {
+        [&[("Origin", origin), ("Sec-Fetch-Site", "cross-site")], more].concat()
+    };
+    let allowed = |answer: &Answer| answer.header("access-control-allow-origin").map(str::to_owned);
+    let known = Some("https://dash.example.org".to_owned());
+    let ours = "https://dash.example.org";
+    let asks =
+        [("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "authorization")];
+    let asked = web.ask_with("OPTIONS", "/api/v1/jobs", &from(ours, &asks), "");
+    assert_eq!((asked.status, allowed(&asked)), (204, known.clone()));
+    assert!(asked.header("access-control-allow-headers").unwrap().contains("authorization"));
+    let listed = web.ask_with("GET", "/api/v1/jobs", &from(ours, &[]), "");
+    assert_eq!((listed.status, allowed(&listed)), (200, known.clone()));
+    assert_eq!(listed.header("access-control-allow-credentials"), None, "no cookie is of use");
+    assert!(
+        listed.headers.iter().any(|(name, value)| name == "vary" && value.contains("origin")),
+        "{listed:?}"
+    );
+    let absent = web.ask_with("GET", "/api/v1/jobs/none", &from(ours, &[]), "");
+    assert_eq!((absent.status, allowed(&absent)), (404, known.clone()), "a problem is read, too");
+    // A change with a token, which is refused for what it says alone.
+    let changed = web.ask_with("POST", "/api/v1/tokens", &from(ours, &[JSON]), "{}");
+    assert_eq!((changed.status, allowed(&changed)), (400, known));
+    for (origin, path) in
+        [("https://evil.example.org", "/api/v1/jobs"), (ours, "/jobs"), ("null", "/api/v1/jobs")]
+    {
+        let listed = web.ask_with("GET", path, &from(origin, &[]), "");
+        assert_eq!(allowed(&listed), None, "{origin} {path}");
+        let asked = web.ask_with("OPTIONS", path, &from(origin, &asks), "");
+        assert_eq!((asked.status, allowed(&asked)), (405, None), "{origin} {path}");
+    }
+    let foreign = web.ask_with("POST", "/api/v1/tokens", &from("https://evil.example.org", &[JSON]), "{}");
+    assert_eq!(foreign.json(403)["type"], "/problems/cross-origin");
+    job.command(&["serve", "--cors-origin", "*"]).expect_code(2);
+}
+
+#[test]
+fn a_path_that_wants_to_lead_out_is_refused_as_such() {
+    let (job, [id, _]) = scene();
+    let web = served(&job);
+    for path in [
+        format!("/api/v1/jobs/{id}/logs/..%2f..%2fhidden.txt"),
+        format!("/api/v1/jobs/{id}/outputs/a%5cb"),
+        format!("/api/v1/jobs/{id}/outputs/a%00"),
+        format!("/api/v1/jobs/{id}/log-lines?path=../hidden.txt"),
+        format!("/api/v1/jobs/{id}/output-preview?path=a%5Cb"),
+    ] {
+        assert_eq!(web.get(&path).json(400)["type"], "/problems/bad-request", "{path}");
+    }
+    let page = web.get(&format!("/api/v1/jobs/{id}/outputs?cursor=x"));
+    assert_eq!(page.json(400)["type"], "/problems/bad-cursor");
+    assert_eq!(web.get("/api/v1/jobs/none/outputs?cursor=x").json(410)["type"], "/problems/cursor-gone");
+    let result = web.get(&format!("/api/v1/jobs/{id}/result"));
+    let digest = result.header("repr-digest").unwrap();
+    let told = web.get(&format!("/api/v1/jobs/{id}")).json(200);
+    let sha256 = told["output"]["sha256"].as_str().unwrap();
+    assert!(digest.starts_with("sha-256=:") && digest.len() == 54 && sha256.len() == 64, "{digest}");
 }

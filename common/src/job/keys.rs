@@ -207,6 +207,20 @@ pub fn all() -> impl Iterator<Item = (String, &'static Key)> {
     SECTIONS.into_iter().flat_map(of_section)
 }
 
+/// The words that a key takes, with its place as a problem names it (`inputs[0].type`); nothing where it takes others than a few words.
+pub fn words_of(place: &str) -> Option<&'static [&'static str]> {
+    const BOOLEAN: &[&str] = &["true", "false"];
+    let place = place.strip_prefix("--set ").unwrap_or(place);
+    let parts = place.split('.').map(|part| part.split('[').next().unwrap_or_default());
+    let name = parts.collect::<Vec<_>>().join(".");
+    let (_, key) = all().find(|(known, _)| *known == name)?;
+    match key.takes {
+        Takes::Words(words) => Some(words),
+        Takes::Boolean => Some(BOOLEAN),
+        _ => None,
+    }
+}
+
 /// Mini-batches that one process may have under way at once.
 const MOST_CONCURRENT: i64 = 1000;
 

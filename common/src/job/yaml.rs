@@ -9,6 +9,9 @@ use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar as Parsed, YamlData};
 /// and each level of a block takes a column.
 const MAX_INDENT: usize = 200;
 
+/// Mappings and lists that may be nested. The parser keeps to `MAX_INDENT` and to a limit of brackets, so the walk that counts is short.
+const DEEPEST: usize = 64;
+
 /// A value and where it is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
@@ -84,6 +87,17 @@ impl Node {
         }
     }
 
+    /// The line in which it is nested deeper than so many levels, 0 where it has none; nothing where it is not.
+    fn too_deep(&self, most: usize) -> Option<usize> {
+        let below = |node: &Self| node.too_deep(most.saturating_sub(1));
+        match &self.value {
+            Value::Null | Value::Scalar { .. } => None,
+            Value::Sequence(_) | Value::Mapping(_) if most == 0 => Some(self.line.unwrap_or(0)),
+            Value::Sequence(nodes) => nodes.iter().find_map(below),
+            Value::Mapping(entries) => entries.iter().find_map(|(_, node)| below(node)),
+        }
+    }
+
     pub(crate) fn is_null(&self) -> bool {
         self.value == Value::Null
     }
@@ -131,6 +145,10 @@ pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     };
     let source = Source { text, characters: text.char_indices().map(|(byte, _)| byte).collect() };
     let node = source.node(&document)?;
+    if let Some(line) = node.too_deep(DEEPEST) {
+        let message = format!("mappings and lists are nested deeper than {DEEPEST}: nest less deeply");
+        return Err(YamlError { line: Some(line).filter(|line| *line > 0), message });
+    }
     match node.value {
         Value::Mapping(_) => Ok(node),
         Value::Null => Err(whole("the file is empty".to_owned())),

@@ -9,24 +9,21 @@ tokio::task_local! {
     static CURRENT: TraceParent;
 }
 
-/// The span that this task works for: that of a request, else the one in the variable `TRACEPARENT`. Nothing while no spans are sent.
+/// The span that this task works for: that of a request, else the one in the variable `TRACEPARENT`.
 pub fn current() -> Option<TraceParent> {
     static OF_CALLER: OnceLock<Option<TraceParent>> = OnceLock::new();
-    if !is_on() {
-        return None;
-    }
     let of_caller = || {
         *OF_CALLER.get_or_init(|| std::env::var("TRACEPARENT").ok().as_deref().and_then(TraceParent::parse))
     };
     CURRENT.try_with(|current| *current).ok().or_else(of_caller)
 }
 
-/// The span of a request whose header says `parent`, and the span that this is part of. Nothing while no spans are sent.
+/// The span of a request whose header says `parent`, and the span that this is part of. While no spans are sent it is that of who asks.
 pub fn request(parent: Option<&str>) -> Option<(TraceParent, Option<SpanId>)> {
-    if !is_on() {
-        return None;
-    }
     let parent = parent.and_then(TraceParent::parse);
+    if !is_on() {
+        return parent.map(|parent| (parent, None));
+    }
     let mut trace = [0; 16];
     fill(&mut trace);
     let trace = parent.map_or(TraceId(trace), |parent| parent.trace);
@@ -42,11 +39,16 @@ pub fn random_span() -> SpanId {
 }
 
 /// Random bytes, not all of them zero.
+#[cfg(feature = "otel")]
 fn fill(bytes: &mut [u8]) {
     // Without randomness an id is the same as others, which confuses a reader and nothing else.
     let _ = getrandom::fill(bytes);
     bytes[0] |= 1;
 }
+
+/// Programs that tell no spans name none.
+#[cfg(not(feature = "otel"))]
+fn fill(_: &mut [u8]) {}
 
 /// Does work for a span.
 pub async fn within<F: Future>(span: Option<TraceParent>, work: F) -> F::Output {
@@ -68,4 +70,18 @@ pub async fn step<F: Future>(name: &'static str, work: F) -> F::Output {
         });
     }
     done
+}
+
+#[cfg(all(test, not(feature = "otel")))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_trace_a_request_is_of_is_known_though_no_spans_are_sent() {
+        let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let (span, parent) = request(Some(given)).unwrap();
+        assert_eq!((span.to_string(), parent), (given.to_owned(), None));
+        within(Some(span), async { assert_eq!(current(), Some(span)) }).await;
+        assert_eq!((request(None), request(Some("nonsense"))), (None, None));
+    }
 }

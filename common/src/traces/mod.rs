@@ -1,8 +1,9 @@
 //! Spans for OpenTelemetry: what took how long, of requests, jobs and mini-batches.
 //!
 //! A job outlives any exporter, and a trace of a million spans helps nobody. So spans are told when they are over, of what is known then
-//! anyway, and their ids follow from the job: a worker that takes the job over writes the same ones. Without the feature `otel` all of this is
-//! nothing; with it, it is off unless `OTEL_EXPORTER_OTLP_ENDPOINT` says where spans go.
+//! anyway, and their ids follow from the job: a worker that takes the job over writes the same ones. Without the feature `otel` no span is
+//! told; with it, none is unless `OTEL_EXPORTER_OTLP_ENDPOINT` says where spans go. What trace a caller's request is of goes on with a job all
+//! the same: who looks for it finds it in the record, and scripts have it.
 //!
 //! It deliberately does not: keep spans for a collector that is away, or make anything wait for one. What finds no room is lost, and said.
 
@@ -11,7 +12,6 @@ mod span;
 
 #[cfg(feature = "otel")]
 mod exporter;
-#[cfg(feature = "otel")]
 mod here;
 
 #[cfg(not(feature = "otel"))]
@@ -22,10 +22,9 @@ pub use span::{Attribute, Failure, Span};
 
 #[cfg(feature = "otel")]
 pub use exporter::{Sending, is_on, ratio, send, start};
-#[cfg(feature = "otel")]
 pub use here::{current, random_span, request, step, within};
 #[cfg(not(feature = "otel"))]
-pub use off::{Sending, current, is_on, random_span, ratio, request, send, start, step, within};
+pub use off::{Sending, is_on, ratio, send, start};
 
 /// Where spans go cannot be understood.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::future::Ready;
 
-use super::{BadTraces, Span, SpanId, TraceParent};
+use super::{BadTraces, Span};
 
 /// Nothing is sent.
 #[derive(Debug)]
@@ -36,33 +36,3 @@ pub fn ratio() -> f64 {
 /// Sends a span.
 #[inline]
 pub fn send(_span: impl FnOnce() -> Span) {}
-
-/// The span that this task works for.
-#[inline]
-pub fn current() -> Option<TraceParent> {
-    None
-}
-
-/// The span of a request whose header says `parent`.
-#[inline]
-pub fn request(_parent: Option<&str>) -> Option<(TraceParent, Option<SpanId>)> {
-    None
-}
-
-/// A span that has no name of its own in its trace.
-#[inline]
-pub fn random_span() -> SpanId {
-    SpanId([0; 8])
-}
-
-/// Does work for a span.
-#[inline]
-pub async fn within<F: Future>(_span: Option<TraceParent>, work: F) -> F::Output {
-    work.await
-}
-
-/// Does work as a part of the span that this task works for.
-#[inline]
-pub async fn step<F: Future>(_name: &'static str, work: F) -> F::Output {
-    work.await
-}

@@ -13,7 +13,7 @@ use prs_common::storage::Reach;
 use serde::{Deserialize, Serialize};
 
 use super::staging::{SENT, code_in};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, OutputExists};
 use crate::homes::{Whereabouts, run_folder};
 use crate::submit::code_choice::{Changes, CodeChoice};
 use crate::submit::{self, Sent, Start};
@@ -86,6 +86,9 @@ pub enum Word {
     Refused(Refusal),
 }
 
+/// The kind of a refusal of a job whose output would overwrite something.
+const OUTPUT_EXISTS: &str = "output_exists";
+
 /// Why a job is refused.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Refusal {
@@ -101,6 +104,7 @@ impl From<&Failure> for Refusal {
         let file = failure.job_file();
         let problem = |one: &Problem| (one.key.clone(), one.line, one.message.clone());
         let kind = match failure.kind {
+            FailureKind::Usage if failure.cause::<OutputExists>().is_some() => OUTPUT_EXISTS,
             FailureKind::Usage => "usage",
             FailureKind::NotFound => "not_found",
             FailureKind::CannotConnect => "cannot_connect",
@@ -125,6 +129,7 @@ impl From<Refusal> for Failure {
             return Self::usage(JobFileError { leads_outside, ..JobFileError::new("job file", problems) });
         }
         match &*kind {
+            OUTPUT_EXISTS => Self::output_exists(message),
             "usage" => Self::wrong(message),
             "not_found" => Self::not_found(message),
             "cannot_connect" => Self::server(anyhow::anyhow!(message)),

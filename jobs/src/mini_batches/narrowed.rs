@@ -4,7 +4,7 @@
 use prs_common::statistics::{Live, Part, Summary};
 use prs_portal::view::Published;
 
-use super::wanted::{Order, Wanted};
+use super::wanted::{Order, Wanted, any};
 use crate::statistics::{OpenRange, waiting};
 
 /// What of a job the statistics list.
@@ -42,9 +42,9 @@ impl Told {
         let of_tries = self == Self::Slow;
         let of_nodes = self != Self::Waiting;
         let set = [
-            ("node", wanted.node_id.is_some() && !of_nodes),
-            ("process", wanted.process.is_some() && !of_tries),
-            ("group", wanted.group.is_some()),
+            ("node", !wanted.nodes.is_empty() && !of_nodes),
+            ("process", !wanted.processes.is_empty() && !of_tries),
+            ("group", !wanted.groups.is_empty()),
             ("from", wanted.from_us.is_some() && !of_tries),
             ("to", wanted.to_us.is_some() && !of_tries),
             ("min_seconds", wanted.least_us.is_some() && !of_nodes),
@@ -60,7 +60,7 @@ impl Told {
 pub fn narrowed(mut published: Published, wanted: &Wanted) -> Published {
     let fits = |index: u64, node_id: u32, took_us: u64| {
         wanted.index.is_none_or(|(from, to)| (from..=to).contains(&index))
-            && wanted.node_id.is_none_or(|node| node == node_id)
+            && any(&wanted.nodes, |node| *node == node_id)
             && wanted.least_us.is_none_or(|least| took_us >= least)
     };
     if let Some(live) = &mut published.live {
@@ -73,7 +73,7 @@ pub fn narrowed(mut published: Published, wanted: &Wanted) -> Published {
     if let Some(summary) = &mut published.summary {
         summary.slowest.retain(|row| {
             fits(row.index, row.node_id, row.elapsed_us)
-                && wanted.process.as_ref().is_none_or(|name| *name == format!("process{:03}", row.process))
+                && any(&wanted.processes, |name| *name == format!("process{:03}", row.process))
                 && wanted.from_us.is_none_or(|from| row.started_us.saturating_add(row.elapsed_us) >= from)
                 && wanted.to_us.is_none_or(|to| row.started_us <= to)
                 && (wanted.statuses.is_empty()
@@ -144,11 +144,11 @@ mod tests {
         assert_eq!(listed(|_| ()), (vec![7, 3, 5], vec![2, 4, 1]));
         assert_eq!(listed(|of| of.order = Order::Index), (vec![3, 5, 7], vec![1, 2, 4]));
         assert_eq!(listed(|of| of.order = Order::Newest), (vec![5, 3, 7], vec![4, 2, 1]));
-        assert_eq!(listed(|of| of.node_id = Some(1)), (vec![7, 5], vec![2, 1]));
+        assert_eq!(listed(|of| of.nodes = vec![1]), (vec![7, 5], vec![2, 1]));
         assert_eq!(listed(|of| of.index = Some((3, 4))), (vec![3], vec![4]));
         assert_eq!(listed(|of| of.least_us = Some(5_000_000)), (vec![7, 3], vec![2, 4]));
-        assert_eq!(listed(|of| of.process = Some("process000".to_owned())).1, [2, 4, 1]);
-        assert_eq!(listed(|of| of.process = Some("process001".to_owned())).1, [0; 0]);
+        assert_eq!(listed(|of| of.processes = vec!["process000".to_owned()]).1, [2, 4, 1]);
+        assert_eq!(listed(|of| of.processes = vec!["process001".to_owned()]).1, [0; 0]);
     }
 
     #[test]
@@ -161,12 +161,12 @@ mod tests {
         for (_, told) in Told::ALL {
             assert_eq!(of(told, |_| ()), None);
             assert_eq!(of(told, |of| of.index = Some((0, 1))), None);
-            assert_eq!(of(told, |of| of.group = Some("a".to_owned())), Some("group"));
+            assert_eq!(of(told, |of| of.groups = vec!["a".to_owned()]), Some("group"));
         }
-        assert_eq!(of(Told::Running, |of| of.node_id = Some(1)), None);
+        assert_eq!(of(Told::Running, |of| of.nodes = vec![1]), None);
         assert_eq!(of(Told::Running, |of| of.statuses = vec![TryStatus::RunDone]), Some("status"));
         assert_eq!(of(Told::Slow, |of| of.statuses = vec![TryStatus::RunDone]), None);
-        assert_eq!(of(Told::Waiting, |of| of.node_id = Some(1)), Some("node"));
+        assert_eq!(of(Told::Waiting, |of| of.nodes = vec![1]), Some("node"));
         assert_eq!(of(Told::Waiting, |of| of.order = Order::Newest), Some("sort"));
     }
 

@@ -79,18 +79,18 @@ impl Order {
 /// Which tries are asked for. What is not set fits all.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// The mini-batches of a state, each by the try that is its outcome; without it all tries.
-    pub state: Option<State>,
+    /// The mini-batches of one of these states, each by the try that is its outcome; without any all tries.
+    pub states: Vec<State>,
     /// The tries that ended in one of these ways.
     pub statuses: Vec<TryStatus>,
     /// Those of mini-batches from one to another, both included.
     pub index: Option<(MiniBatchIndex, MiniBatchIndex)>,
-    /// Those of a node.
-    pub node_id: Option<u32>,
-    /// Those of processes of this name.
-    pub process: Option<String>,
-    /// Those of an error group.
-    pub group: Option<String>,
+    /// Those of one of these nodes.
+    pub nodes: Vec<u32>,
+    /// Those of processes of one of these names.
+    pub processes: Vec<String>,
+    /// Those of one of these error groups.
+    pub groups: Vec<String>,
     /// Those that ran since then, microseconds since the Unix epoch.
     pub from_us: Option<u64>,
     /// Those that began until then.
@@ -104,9 +104,10 @@ pub struct Wanted {
 impl Wanted {
     /// The table that has all of them: that of troubled ones is short, whatever the job's size.
     pub(super) fn which(&self) -> Which {
-        let by_state = matches!(self.state, Some(State::Failed | State::Retried | State::Short));
+        let is_troubled = |state: &State| matches!(state, State::Failed | State::Retried | State::Short);
+        let by_state = !self.states.is_empty() && self.states.iter().all(is_troubled);
         let by_status = !self.statuses.is_empty() && !self.statuses.contains(&TryStatus::RunDone);
-        if by_state || by_status || self.group.is_some() { Which::Troubled } else { Which::All }
+        if by_state || by_status || !self.groups.is_empty() { Which::Troubled } else { Which::All }
     }
 
     /// Whether a part can have some.
@@ -116,17 +117,13 @@ impl Wanted {
         let failed = extent.rows - extent.tries(TryStatus::RunDone).min(extent.rows);
         extent.rows > 0
             && self.index.is_none_or(|(from, to)| extent.least_index <= to && from <= extent.most_index)
-            && self.node_id.is_none_or(|node| extent.may_have_node(node))
-            && self.group.as_ref().is_none_or(|group| extent.may_have_group(group))
+            && any(&self.nodes, |node| extent.may_have_node(*node))
+            && any(&self.groups, |group| extent.may_have_group(group))
             && self.from_us.is_none_or(|from| ran_until >= from)
             && self.to_us.is_none_or(|to| extent.first_us <= to)
             && self.least_us.is_none_or(|least| extent.most_us >= least)
-            && (self.statuses.is_empty() || self.statuses.iter().any(|status| extent.tries(*status) > 0))
-            && match self.state {
-                None => true,
-                Some(State::Failed) => extent.outcomes > 0 && failed > 0,
-                Some(_) => extent.outcomes > 0,
-            }
+            && any(&self.statuses, |status| extent.tries(*status) > 0)
+            && any(&self.states, |state| extent.outcomes > 0 && (*state != State::Failed || failed > 0))
     }
 
     /// Whether a try is one of them. `which` is the table that it stands in, all of whose successes had failed before or lack
@@ -134,26 +131,31 @@ impl Wanted {
     pub(super) fn has(&self, block: &Block, row: &Row) -> bool {
         let process = || block.processes.get(row.process as usize).map_or("", |process| &process.name);
         let is_short = !row.has_failed() && row.succeeded < row.items;
-        let of_state = match self.state {
-            None => true,
-            Some(State::Failed) => row.is_outcome && row.has_failed(),
-            Some(State::Short) => row.is_outcome && is_short,
-            // In the table of troubled ones, a success that lacks nothing had failed before.
-            Some(State::Retried) => row.is_outcome && !row.has_failed() && (!is_short || row.number > 1),
-            Some(State::Succeeded) => row.is_outcome && !row.has_failed(),
-            Some(State::All) => row.is_outcome,
+        let is_in = |state: &State| match state {
+            State::Failed => row.has_failed(),
+            State::Short => is_short,
+            // In the table of troubled ones, a success that lacks nothing had failed before; that of all is looked into where all that
+            // succeeded are wanted, too.
+            State::Retried => !row.has_failed() && (!is_short || row.number > 1),
+            State::Succeeded => !row.has_failed(),
+            State::All => true,
         };
-        of_state
+        any(&self.states, |state| row.is_outcome && is_in(state))
             && self.index.is_none_or(|(from, to)| (from..=to).contains(&row.index))
-            && self.node_id.is_none_or(|node| node == block.node_id)
-            && self.process.as_ref().is_none_or(|wanted| wanted == process())
-            && self.group.as_ref().is_none_or(|group| *group == row.group)
+            && any(&self.nodes, |node| *node == block.node_id)
+            && any(&self.processes, |wanted| wanted == process())
+            && any(&self.groups, |group| *group == row.group)
             && self.from_us.is_none_or(|from| row.started_us.saturating_add(row.elapsed_us) >= from)
             && self.to_us.is_none_or(|to| row.started_us <= to)
             && self.least_us.is_none_or(|least| row.elapsed_us >= least)
             && (self.statuses.is_empty()
                 || row.status().is_some_and(|status| self.statuses.contains(&status)))
     }
+}
+
+/// Whether one of the values fits, or none is wanted.
+pub(super) fn any<T>(values: &[T], fits: impl FnMut(&T) -> bool) -> bool {
+    values.is_empty() || values.iter().any(fits)
 }
 
 #[cfg(test)]
@@ -170,10 +172,12 @@ mod tests {
     fn what_failed_is_looked_for_in_the_short_table() {
         for (wanted, expected) in [
             (wanted(|_| {}), Which::All),
-            (wanted(|of| of.state = Some(State::All)), Which::All),
-            (wanted(|of| of.state = Some(State::Failed)), Which::Troubled),
-            (wanted(|of| of.state = Some(State::Retried)), Which::Troubled),
-            (wanted(|of| of.group = Some("abc".to_owned())), Which::Troubled),
+            (wanted(|of| of.states = vec![State::All]), Which::All),
+            (wanted(|of| of.states = vec![State::Failed]), Which::Troubled),
+            (wanted(|of| of.states = vec![State::Failed, State::Short]), Which::Troubled),
+            (wanted(|of| of.states = vec![State::Failed, State::Succeeded]), Which::All),
+            (wanted(|of| of.states = vec![State::Retried]), Which::Troubled),
+            (wanted(|of| of.groups = vec!["abc".to_owned()]), Which::Troubled),
             (wanted(|of| of.statuses = vec![TryStatus::RunTimeout]), Which::Troubled),
             (wanted(|of| of.statuses = vec![TryStatus::RunTimeout, TryStatus::RunDone]), Which::All),
         ] {
@@ -208,18 +212,19 @@ mod tests {
             (wanted(|of| of.index = Some((4, 8))), 0),
             (wanted(|of| of.index = Some((4, 9))), 1),
             (wanted(|of| of.index = Some((10, 20))), 0),
-            (wanted(|of| of.node_id = Some(8)), 0),
-            (wanted(|of| of.node_id = Some(7)), 2),
-            (wanted(|of| of.group = Some("abc".to_owned())), 1),
-            (wanted(|of| of.group = Some("abd".to_owned())), 0),
+            (wanted(|of| of.nodes = vec![8]), 0),
+            (wanted(|of| of.nodes = vec![8, 7]), 2),
+            (wanted(|of| of.groups = vec!["abc".to_owned()]), 1),
+            (wanted(|of| of.groups = vec!["abd".to_owned()]), 0),
             (wanted(|of| of.least_us = Some(90)), 1),
             (wanted(|of| of.least_us = Some(91)), 0),
             (wanted(|of| of.from_us = Some(1_099)), 1),
             (wanted(|of| of.from_us = Some(1_100)), 0),
             (wanted(|of| of.to_us = Some(1_003)), 1),
             (wanted(|of| of.to_us = Some(1_002)), 0),
-            (wanted(|of| of.state = Some(State::Failed)), 1),
-            (wanted(|of| of.state = Some(State::Retried)), 1),
+            (wanted(|of| of.states = vec![State::Failed]), 1),
+            (wanted(|of| of.states = vec![State::Retried]), 1),
+            (wanted(|of| of.states = vec![State::Failed, State::Retried]), 2),
             (wanted(|of| of.statuses = vec![TryStatus::NodeLost]), 0),
         ] {
             let found = rows.iter().filter(|row| wanted.has(&block, row)).count();
@@ -227,7 +232,7 @@ mod tests {
             assert!(found == 0 || wanted.may_be_in(&extent), "{wanted:?}");
         }
         assert!(!wanted(|of| of.index = Some((10, 20))).may_be_in(&extent));
-        assert!(!wanted(|of| of.node_id = Some(8)).may_be_in(&extent));
+        assert!(!wanted(|of| of.nodes = vec![8]).may_be_in(&extent));
         assert!(!wanted(|of| of.statuses = vec![TryStatus::NodeLost]).may_be_in(&extent));
     }
 }

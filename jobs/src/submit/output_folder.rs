@@ -112,7 +112,7 @@ pub(crate) fn check_new(folder: &Path, spec: &JobSpec) -> Result<(), Failure> {
         let path = folder.join(name);
         // Also a link to nothing.
         if path.symlink_metadata().is_ok() {
-            return Err(Failure::wrong(format!(
+            return Err(Failure::output_exists(format_args!(
                 "{} exists already; move it away, or give another output",
                 path.display()
             )));

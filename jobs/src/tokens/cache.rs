@@ -43,6 +43,11 @@ impl Cache {
             .map(|(_, entry)| Arc::clone(entry))
     }
 
+    /// Whether the token `id` was read before, however long ago.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.state().entries.contains_key(id)
+    }
+
     /// A read begins.
     pub(super) fn ask(&self) -> AskedAt {
         AskedAt { at: Instant::now(), forgotten: self.state().forgotten }

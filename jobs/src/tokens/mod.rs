@@ -334,6 +334,12 @@ impl Tokens {
         Ok(who)
     }
 
+    /// Whether the token that `text` says it is was read here before, so that to look it up again costs the store a read in some
+    /// seconds at most.
+    pub fn knows(&self, text: &str) -> bool {
+        Presented::read(text).is_ok_and(|presented| self.cache.has(presented.id))
+    }
+
     /// Writes which tokens were shown today, where that is not known yet.
     ///
     /// # Errors

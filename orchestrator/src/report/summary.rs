@@ -93,6 +93,9 @@ pub struct JobSummary {
     /// Who handed it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_by: Option<String>,
+    /// Who called the endpoint, as servers know them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_by: Option<String>,
     /// The pipeline that it is a step of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
@@ -140,6 +143,7 @@ impl JobSummary {
             phase: said.1,
             started_us: record.started_us,
             submitted_by: spec.submitted_by.as_ref().map(|by| by.name.clone()),
+            called_by: spec.deployed.as_ref().and_then(|it| it.called_by.clone()),
             parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             start: record.incarnation,
             uses: uses(record),

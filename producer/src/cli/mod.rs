@@ -9,6 +9,7 @@ mod fleet;
 mod jobs;
 mod run;
 mod server;
+mod server_limits;
 mod servers;
 mod shell;
 mod tokens;

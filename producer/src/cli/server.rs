@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use prs_common::storage::Reach;
-use prs_server::{Network, RoleMap};
+use prs_server::{Listen, Network, Origin, RoleMap};
 use url::Url;
 
 use super::WhereaboutsArguments;
+use super::server_limits::ServeLimits;
 
 /// Where a server listens unless it is told otherwise.
 const LISTEN: &str = "127.0.0.1:8470";
@@ -16,15 +17,19 @@ const LISTEN: &str = "127.0.0.1:8470";
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Serve {
-    /// Address and port of this machine; with port 0 any that is free.
+    /// Address and port of this machine, with port 0 any that is free; or `unix:PATH`, a socket for your user alone.
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
     /// What its users call it, where that is not the address that it listens on.
     #[arg(long, value_name = "URL", value_parser = url)]
     pub(crate) url: Option<Url>,
     /// A further name that it answers to; may stand several times.
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
+    /// An origin such as `https://dashboards.example.org` whose pages may ask for what programs ask for, with a token of their own; may
+    /// stand several times.
+    #[arg(long = "cors-origin", value_name = "URL")]
+    pub(crate) origins: Vec<Origin>,
     /// Its certificate, in PEM: it is reached by https, and reads the file again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -83,42 +88,14 @@ pub(crate) struct Serve {
     /// Tell metrics, and whether the server is well, at this address and port, too, without a token.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics_listen: Option<SocketAddr>,
-    /// Requests a second of one token or session that change nothing; twice as many at once.
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) read_rate: u32,
-    /// Requests a second of one token or session that change something; four times as many at once.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) write_rate: u32,
-    /// Requests that may be under way together; more get 503.
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_requests: u32,
-    /// The same of one token or session.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_requests_of_one: u32,
-    /// Searches in logs of one token or session that may be under way together; more get 429.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_searches_of_one: u32,
-    /// Streams of events that may be open together; more get 429.
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_streams: u32,
-    /// The same of one token or session.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_streams_of_one: u32,
-    /// Connections that may be open together; more are closed.
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_connections: u32,
-    /// Seconds until the answer to a request that changes nothing begins; one that takes longer gets 503.
-    #[arg(long, value_name = "S", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) read_timeout: u32,
-    /// The same for requests that change something; what hands in jobs, code or files has more.
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) write_timeout: u32,
     /// Open it in the browser.
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "direct_downloads", "direct_uploads", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections", "read_timeout", "write_timeout"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "origins", "allowed_paths", "allowed_inputs", "direct_downloads", "direct_uploads", "auth", "trusted_proxies", "role_map", "tls_cert", "insecure_http", "metrics_listen", "ServeLimits"])]
     pub(crate) link: bool,
+    #[command(flatten)]
+    pub(crate) limits: ServeLimits,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,
 }

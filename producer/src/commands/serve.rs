@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use prs_common::dataset::http_url;
@@ -27,7 +26,7 @@ const FIRST_TOKEN: &str = "PRS_TOKEN";
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode, Failure> {
     if arguments.link {
-        let (url, link) = ask_for_link(arguments.listen.port()).map_err(Failure::usage)?;
+        let (url, link) = ask_for_link(&arguments.listen).map_err(Failure::usage)?;
         let record = Served { url, link: Some(link) };
         output::print(format, &record, |record| format!("{}\n", record.link.as_deref().unwrap_or_default()))?;
         return Ok(Code::Completed.into());
@@ -43,26 +42,17 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
     // Before anything is said that would have to be taken back.
     let mut signals = Signals::catch()?;
     let options = Options {
-        listen: arguments.listen,
+        listen: arguments.listen.clone(),
         url: arguments.url.clone(),
         allowed_hosts: arguments.allowed_hosts.clone(),
+        origins: arguments.origins.clone(),
         is_open: arguments.auth == Auth::None,
         trusted_proxies: arguments.trusted_proxies.clone(),
         oidc: oidc.map(|provider| (provider, arguments.role_map.clone().unwrap_or_default())),
         proxy_roles: (arguments.auth == Auth::Proxy).then(|| arguments.role_map.clone().unwrap_or_default()),
         tls: tls(arguments),
         may_be_plain: arguments.insecure_http,
-        limits: Limits {
-            reads: arguments.read_rate,
-            writes: arguments.write_rate,
-            at_once: arguments.max_requests,
-            at_once_of_one: arguments.max_requests_of_one,
-            searches: arguments.max_searches_of_one,
-            streams: (arguments.max_streams, arguments.max_streams_of_one),
-            connections: arguments.max_connections,
-            read_time: Duration::from_secs(arguments.read_timeout.into()),
-            write_time: Duration::from_secs(arguments.write_timeout.into()),
-        },
+        limits: Limits::from(&arguments.limits),
         metrics: arguments.metrics_listen,
         first_token: std::env::var(FIRST_TOKEN).ok().filter(|text| !text.is_empty()).map(FirstToken),
         program: program(&whereabouts, arguments)?,

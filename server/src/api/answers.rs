@@ -85,7 +85,7 @@ answers! {
     get "/api/v1/jobs/{job}/errors/{group}": [200], Answer::Json(&["ErrorGroupRecord"]), [];
     get "/api/v1/jobs/{job}/errors/{group}/items": [200], Answer::JsonOr("FailedItems", "text/plain"), [];
     get "/api/v1/jobs/{job}/failed-items": [200], Answer::JsonOr("FailedItems", "text/plain"), [];
-    get "/api/v1/jobs/{job}/statistics": [200], Answer::Json(&["Statistics"]), [];
+    get "/api/v1/jobs/{job}/statistics": [200, 304], Answer::Json(&["Statistics"]), ["ETag"];
     get "/api/v1/jobs/{job}/nodes": [200], Answer::Json(&["PageOfNodeRecord"]), [];
     get "/api/v1/jobs/{job}/perf": [200], Answer::Json(&["Hosts"]), [];
     get "/api/v1/jobs/{job}/mini-batches": [200], Answer::Json(&["TriesPage"]), [];
@@ -102,11 +102,13 @@ answers! {
     get "/api/v1/jobs/{job}/output-preview": [200], Answer::Json(&["Preview"]), [];
     get "/api/v1/jobs/{job}/logs.tar.gz": [200], Answer::Bytes(&["application/gzip"]), [];
     get "/api/v1/events": [200], STREAM, [];
-    get "/api/v1/endpoints": [200], Answer::Json(&["PageOfEndpoint"]), [];
-    get "/api/v1/endpoints/{endpoint}": [200, 304], Answer::Json(&["Endpoint"]), ["ETag"];
-    put "/api/v1/endpoints/{endpoint}": [200, 201], Answer::Json(&["Endpoint"]), ["ETag"];
-    patch "/api/v1/endpoints/{endpoint}": [200], Answer::Json(&["Endpoint"]), ["ETag"];
-    delete "/api/v1/endpoints/{endpoint}": [204], Answer::Nothing, [];
+    get "/api/v1/endpoints": [200], Answer::Json(&["PageOfEndpointInUse"]), [];
+    get "/api/v1/endpoints/{endpoint}": [200, 304], Answer::Json(&["EndpointInUse"]), ["ETag"];
+    put "/api/v1/endpoints/{endpoint}": [200, 201], Answer::Json(&["EndpointInUse"]), ["ETag"];
+    patch "/api/v1/endpoints/{endpoint}": [200], Answer::Json(&["EndpointInUse"]), ["ETag"];
+    delete "/api/v1/endpoints/{endpoint}": [202], Answer::Nothing, [];
+    get "/api/v1/endpoints/{endpoint}/jobs": [200], Answer::Json(&["JobsPage"]), [];
+    get "/api/v1/endpoints/{endpoint}/deployments/{deployment}/jobs": [200], Answer::Json(&["JobsPage"]), [];
     get "/api/v1/endpoints/{endpoint}/deployments": [200], Answer::Json(&["PageOfDeployment"]), [];
     get "/api/v1/endpoints/{endpoint}/deployments/{deployment}": [200, 304], Answer::Json(&["Deployment"]), ["ETag"];
     put "/api/v1/endpoints/{endpoint}/deployments/{deployment}": [200, 201], Answer::Json(&["Deployment"]), ["ETag", "Location"];
@@ -148,7 +150,7 @@ answers! {
     get "/api/v1/registry/{kind}/{name}/versions/{version}/files": [200], Answer::Json(&["PageOfOutputFile"]), [];
     get "/api/v1/registry/{kind}/{name}/versions/{version}/files/{path}": [200, 206, 304, 307], FILE, [];
     get "/api/v1/targets": [200], Answer::Json(&["PageOfTarget"]), [];
-    get "/api/v1/targets/{target}": [200], Answer::Json(&["Target"]), [];
+    get "/api/v1/targets/{target}": [200, 304], Answer::Json(&["Target"]), ["ETag"];
     get "/api/v1/workers": [200], Answer::Json(&["PageOfWorkerView"]), [];
     post "/api/v1/workers/{worker}/drain": [202], Answer::Json(&["Draining"]), [];
     get "/api/v1/servers": [200], Answer::Json(&["PageOfServerView"]), [];
@@ -160,7 +162,7 @@ answers! {
     get "/api/v1/whoami": [200], Answer::Json(&["Principal"]), [];
     get "/api/v1/version": [200], Answer::Json(&["Version"]), [];
     get "/livez": [200], TEXT, [];
-    get "/readyz": [200], TEXT, [];
+    get "/readyz": [200], Answer::Json(&["Readiness"]), [];
     get "/openapi.json": [200], Answer::Json(&["OpenApi"]), [];
 }
 
@@ -273,7 +275,7 @@ mod tests {
     use prs_jobs::intake::DryRun;
     use prs_jobs::preview::Preview;
     use prs_jobs::records::{
-        AzureJob, CreatedToken, Deployment, Endpoint, ErrorGroupRecord, Errors, FailedItems, Log, Registered,
+        AzureJob, CreatedToken, Deployment, ErrorGroupRecord, Errors, FailedItems, Log, Registered,
         RegisteredName, Shown, Token, Versioned,
     };
     use prs_jobs::servers::ServerView;
@@ -336,10 +338,10 @@ mod tests {
         add!(answers: JobsPage<'_>, WholeJob, Page<WholeJob>, DryRun, packing::ToSend, packing::KeptOut, Versioned<Shown>, code::Files,
             Versioned<Errors>, Versioned<ErrorGroupRecord>, Versioned<FailedItems>, statistics::Statistics, Page<NodeRecord>,
             statistics::Hosts, mini_batches::TriesPage, mini_batches::MiniBatch, Page<Log>, logs::Window, logs::LogSearch,
-            Page<outputs::OutputFile>, Versioned<Preview>, Page<Versioned<Endpoint>>, Page<Versioned<Deployment>>, AzureJob,
+            Page<outputs::OutputFile>, Versioned<Preview>, Page<endpoints::Shown>, Page<Versioned<Deployment>>, AzureJob,
             azure::AzurePage, management::AzureObject, management::AzureOperation, uploads::MissingBlobs, Page<RegisteredName>, Page<Versioned<Registered>>, registry::WithUses,
             Page<fleet::Target>, Page<prs_jobs::fleet::WorkerView>, Page<ServerView>, fleet::Draining, Page<Token>, CreatedToken, Page<AuditLine>,
-            Principal, service::About, OpenApi);
+            Principal, service::About, service::Readiness, OpenApi);
         let mut bodies = generator();
         add!(bodies: received::Body, received::Changed, packing::Asked, packing::Found, change::Body, Cancel, endpoints::Body,
             endpoints::CallBody, uploads::Asked, fleet::Drain, tokens::Wanted);
@@ -441,7 +443,7 @@ mod tests {
             ("Errors", include_str!("../../../docs/schema/errors.json")),
             ("FailedItems", include_str!("../../../docs/schema/failed-items.json")),
             ("Shown", include_str!("../../../docs/schema/shown.json")),
-            ("Endpoint", include_str!("../../../docs/schema/endpoint.json")),
+            ("EndpointInUse", include_str!("../../../docs/schema/endpoint.json")),
             ("Deployment", include_str!("../../../docs/schema/deployment.json")),
             ("JobObject", include_str!("../../../docs/schema/job.json")),
         ] {

@@ -11,12 +11,13 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::received::{
-    FIELD, FORM_TYPE, Form, JSON, Parts, check_plain, media_type, refused_as, save, text, unknown, unusable,
+    FORM_TYPE, Form, Parts, check_plain, media_type, refused_as, save, text, too_large, unknown, unusable,
     wrong_type,
 };
 use super::uploads;
 use crate::app::App;
 use crate::http::json;
+use crate::http::rates::Sizes;
 use crate::problem::{Kind, Problem};
 
 /// Media types of YAML.
@@ -50,10 +51,9 @@ impl AssetText {
         if kind != "application/json" && !is_yaml {
             return Err(wrong_type(TAKES));
         }
-        let limit = if is_yaml { FIELD } else { JSON };
-        let body = to_bytes(request.into_body(), limit).await.map_err(|_| {
-            Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {limit} bytes."))
-        })?;
+        let sizes = Sizes::of(request.extensions());
+        let most = if is_yaml { sizes.yaml } else { sizes.json };
+        let body = to_bytes(request.into_body(), most).await.map_err(|_| too_large(most))?;
         let wrong =
             |why: String| Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {why}."));
         let body = String::from_utf8(body.to_vec()).map_err(|_| wrong("it is not UTF-8".to_owned()))?;

@@ -1,9 +1,8 @@
 //! Who changed what at the servers in front of these jobs.
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use prs_common::timestamp::{format_us, now_us};
+use axum::response::Response;
+use prs_common::timestamp::now_us;
 use prs_jobs::audit::{Page as Lines, Wanted, list as lines};
 use tracing::warn;
 
@@ -51,6 +50,5 @@ pub(crate) async fn find(app: &App, params: &Params) -> Result<(Lines, Option<St
 /// `GET /audit`.
 pub(crate) async fn list(_: MayAdmin, State(app): State<App>, params: Params) -> Result<Response, Problem> {
     let (found, next_cursor) = find(&app, &params).await?;
-    let page = Page { value: found.lines, next_cursor, total: None, as_of: format_us(now_us()) };
-    Ok(Json(page).into_response())
+    Ok(Page::now(found.lines, next_cursor, None).answer(&params))
 }

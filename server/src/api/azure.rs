@@ -24,11 +24,13 @@ use sha2::{Digest, Sha256};
 use super::endpoints::{call_once, may_call, problem, text_of};
 use super::jobs::begin_to_cancel;
 use super::once::key_in;
+use super::received::too_large;
 use super::submit::Key;
 use crate::app::App;
 use crate::auth::{Known, Principal, Role};
 use crate::http::json::read;
 use crate::http::params::Params;
+use crate::http::rates::Sizes;
 use crate::problem::{Kind, Problem};
 
 /// The header that names a deployment.
@@ -46,8 +48,6 @@ const BEGINNINGS: [&str; 10] = [
     "/codes/",
     "/components/",
 ];
-/// Bytes of a body.
-const BODY: usize = 1 << 20;
 /// Jobs of a page.
 const PAGE: usize = 50;
 /// What Azure calls settings of one call, and what they are called here.
@@ -79,14 +79,21 @@ pub(crate) async fn call(
     let bad = |why: String| Problem::new(Kind::BAD_REQUEST, why);
     let fingerprint = hexadecimal(&Sha256::digest(format!("{body}{deployment:?}")));
     let read = translate(&body).map_err(bad)?;
-    let key = match (key_in(&headers)?, &read.invocation.job_name) {
-        // Who names the job and asks again gets the same one.
-        (None, Some(name)) => Some(format!("job {name}")),
-        (key, _) => key,
-    };
-    let key = Key::OfProgram(key);
+    let (given, name) = (key_in(&headers)?, read.invocation.job_name.clone());
+    // Who names the job and asks again gets the same one.
+    let named = name.filter(|_| given.is_none());
+    let key = Key::OfProgram(given.or_else(|| named.as_ref().map(|name| format!("job {name}"))));
     let call = Call { endpoint: endpoint.clone(), deployment, ..read };
-    let (job_id, _) = call_once(&app, who, key, fingerprint, call).await?;
+    let called = call_once(&app, who, key, fingerprint, call).await;
+    let (job_id, _) = called.map_err(|problem| match &named {
+        Some(name) if problem.kind == Kind::KEY_REUSED => Problem::new(
+            Kind::NAME_TAKEN,
+            format_args!(
+                "There is a job {name:?} already, of another call: choose another name, or leave it out."
+            ),
+        ),
+        _ => problem,
+    })?;
     let (_, seen) = app.seen(&job_id).await?;
     let at = format!("{}/endpoints/{endpoint}/jobs/{job_id}", app.url);
     Ok((StatusCode::ACCEPTED, [(LOCATION, at)], Json(shown(&app, &seen))).into_response())
@@ -94,8 +101,8 @@ pub(crate) async fn call(
 
 /// The JSON that a request has as its body, whatever its type; commas may stand where Azure takes them.
 pub(super) async fn body_of(request: Request) -> Result<Value, Problem> {
-    let too_large = |_| Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {BODY} bytes."));
-    let body = to_bytes(request.into_body(), BODY).await.map_err(too_large)?;
+    let most = Sizes::of(request.extensions()).json;
+    let body = to_bytes(request.into_body(), most).await.map_err(|_| too_large(most))?;
     let bad = |why: String| Problem::new(Kind::BAD_REQUEST, why);
     let text = std::str::from_utf8(&body).map_err(|_| bad("The body is not UTF-8 text.".to_owned()))?;
     read(without_trailing_commas(text).as_bytes())
@@ -262,8 +269,7 @@ fn translate(body: &Value) -> Result<Call, String> {
         set.push(("inputs.input.path".to_owned(), dataset_of(dataset)?));
     }
     if let Some(output) = object(properties, "outputDataset")? {
-        let path = text(output, "path")?.ok_or("outputDataset has no path.")?;
-        set.push(("output_dataset.path".to_owned(), path));
+        set.push(("output_dataset.path".to_owned(), output_dataset_of(output)?));
     }
     let inner = object(properties, "properties")?.unwrap_or(&empty);
     for (key, own) in SETTINGS {
@@ -319,6 +325,18 @@ fn kind_of(kind: &str) -> Result<&'static str, String> {
     found.map(|(_, own)| *own).ok_or_else(|| {
         format!("{kind:?} is no type: give {} or Literal.", known.map(|(word, _)| word).join(", "))
     })
+}
+
+/// Where the output of an older body goes: its path in the datastore, where it names one.
+fn output_dataset_of(output: &Map<String, Value>) -> Result<String, String> {
+    let path = text(output, "path")?.ok_or("outputDataset has no path.")?;
+    let Some(datastore) = text(output, "datastoreId")? else { return Ok(path) };
+    if path.contains("://") {
+        return Err("outputDataset has a datastoreId, and a path that is a URL: keep one of them.".to_owned());
+    }
+    // The id of a resource ends in the name; a file writes `azureml:NAME`.
+    let name = datastore.rsplit('/').next().unwrap_or_default().trim_start_matches("azureml:");
+    Ok(format!("azureml://datastores/{name}/paths/{}", path.trim_start_matches('/')))
 }
 
 /// Where the data of an older body is.
@@ -380,7 +398,7 @@ mod tests {
 
     #[test]
     fn bodies_of_the_public_samples_are_understood() {
-        let table: [(&str, &[(&str, &str)]); 5] = [
+        let table: [(&str, &[(&str, &str)]); 7] = [
             (
                 r#"{"properties": {"InputData": {"any": {"JobInputType": "UriFolder", "Uri": "s3://b/p", "mode": "ReadOnlyMount"}},
                     "OutputData": {"score": {"JobOutputType": "UriFile", "Uri": "s3://b/out/p.csv"}}, "miniBatchSize": 5}}"#,
@@ -397,7 +415,7 @@ mod tests {
                     "outputDataset": {"datastoreId": "x", "path": "out"}, "errorThreshold": "10", "maxConcurrencyPerInstance": "4",},}"#,
                 &[
                     ("inputs.input.path", "https://h/f"),
-                    ("output_dataset.path", "out"),
+                    ("output_dataset.path", "azureml://datastores/x/paths/out"),
                     ("max_concurrency_per_instance", "4"),
                     ("error_threshold", "10"),
                 ],
@@ -417,6 +435,14 @@ mod tests {
                     "properties": {"experimentName": "x"}}}"#,
                 &[("inputs.score_mode", "append"), ("experiment_name", "x")],
             ),
+            (
+                r#"{"properties": {"outputDataset": {"datastoreId": "/subscriptions/0/workspaces/w/datastores/blob", "path": "/a/b"}}}"#,
+                &[("output_dataset.path", "azureml://datastores/blob/paths/a/b")],
+            ),
+            (
+                r#"{"properties": {"outputDataset": {"path": "s3://bucket/out"}}}"#,
+                &[("output_dataset.path", "s3://bucket/out")],
+            ),
             ("{}", &[]),
         ];
         for (body, expected) in table {
@@ -435,6 +461,7 @@ mod tests {
             (r#"{"properties": {"InputData": {"a": {"JobInputType": "Folder", "Uri": "x"}}}}"#, "is no type"),
             (r#"{"properties": {"retrySettings": {"timeout": "soon"}}}"#, "is no time"),
             (r#"{"properties": {"dataset": {"dataInputType": "Other"}}}"#, "is not known"),
+            (r#"{"properties": {"outputDataset": {"datastoreId": "x", "path": "s3://b/c"}}}"#, "keep one"),
         ] {
             let error = translate(&serde_json::from_str(body).unwrap()).unwrap_err();
             assert!(error.contains(expected), "{body}: {error}");

@@ -24,7 +24,7 @@ const SETTINGS: [(&str, &str); 6] = [
 /// Those whose values are words.
 const WORDS: [&str; 2] = ["outputAction", "loggingLevel"];
 /// What else a deployment may say.
-const OF_DEPLOYMENT: [&str; 11] = [
+const OF_DEPLOYMENT: [&str; 12] = [
     "description",
     "properties",
     "model",
@@ -33,6 +33,7 @@ const OF_DEPLOYMENT: [&str; 11] = [
     "compute",
     "resources",
     "retrySettings",
+    "partitionKeys",
     "environmentVariables",
     "deploymentConfiguration",
     "provisioningState",
@@ -228,6 +229,13 @@ pub(super) fn deployment(body: &Value) -> Result<DeploymentFile, String> {
         let given = given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
         settings.insert("retry_settings".to_owned(), Value::Object(given.collect()));
     }
+    if let Some(keys) = field(properties, "partitionKeys") {
+        // A text may be such a list, as Azure's files have it; whether it is, the file says.
+        if !keys.is_array() && !keys.is_string() {
+            return Err("partitionKeys is no list of columns.".to_owned());
+        }
+        settings.insert("partition_keys".to_owned(), keys.clone());
+    }
     if let Some(variables) = object(properties, "environmentVariables")? {
         settings.insert("environment_variables".to_owned(), variables.clone().into());
     }
@@ -379,6 +387,7 @@ pub(super) fn of_deployment(one: &Deployment) -> Value {
         let shown = value.as_str().filter(|_| WORDS.contains(&word)).map(pascal);
         properties[word] = shown.map_or(value, Value::from);
     }
+    properties["partitionKeys"] = settings.get("partition_keys").cloned().unwrap_or_default();
     if let Some(Value::Object(retries)) = settings.get("retry_settings") {
         let timeout = retries.get("timeout").and_then(text_of).map(|timeout| format!("PT{timeout}S"));
         properties["retrySettings"] = json!({ "maxRetries": retries.get("max_retries"), "timeout": timeout });
@@ -452,7 +461,7 @@ mod tests {
             "maxConcurrencyPerInstance": "4", "miniBatchSize": 5, "errorThreshold": "10", "loggingLevel": "Info",
             "outputAction": "AppendRow", "outputFileName": "rows.csv",
             "retrySettings": { "maxRetries": 3, "timeout": "PT1M30S" },
-            "environmentVariables": { "A": "1" },
+            "environmentVariables": { "A": "1" }, "partitionKeys": ["store", "day"],
         } });
         let made = deployment(&body).unwrap();
         assert_eq!(made.code, Some(("score".to_owned(), "7".to_owned())));
@@ -463,6 +472,7 @@ mod tests {
             "settings": {
                 "max_concurrency_per_instance": "4", "mini_batch_size": "5", "error_threshold": "10", "output_action": "append_row",
                 "output_file_name": "rows.csv", "logging_level": "info", "environment_variables": { "A": "1" },
+                "partition_keys": ["store", "day"],
                 "retry_settings": { "max_retries": "3", "timeout": "90" },
             },
         });

@@ -5,7 +5,6 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use prs_common::layout;
-use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::code::{self, Content};
 use serde::Serialize;
 
@@ -43,8 +42,7 @@ pub(crate) async fn list(
     let value = code::files(&*home, &seen.record).await;
     let value = value.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     let code = seen.record.as_given().code;
-    let total = Some(value.len() as u64);
-    let page = Page { value, next_cursor: None, total, as_of: format_us(now_us()) };
+    let page = Page::whole(value);
     let sha256 = Some(layout::checksum_of_code(&code).to_owned()).filter(|sum| !sum.is_empty());
     Ok(Json(Files { page, sha256, archive: format!("/api/v1/jobs/{id}/code.tar.gz") }).into_response())
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use prs_common::job::JobText;
 use prs_common::registry;
 use prs_jobs::endpoints::{self, ExpectedDeployment, IfThere, Made, NewDeployment, Patch, ScriptRefused};
@@ -14,13 +14,14 @@ use serde_json::{Map, Value};
 use tracing::info;
 
 use super::asset_file::AssetText;
-use super::endpoints::{page, problem, problem_of_reading, text_of};
+use super::endpoints::{problem, problem_of_reading, text_of};
 use super::once::to_the_end;
 use super::received::{Form, json, refused};
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit, Principal};
 use crate::http::conditional;
 use crate::http::expected::{Expects, changed_meanwhile, with_tag};
+use crate::http::page::slice;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
@@ -46,11 +47,11 @@ pub(crate) async fn list(
     Path(name): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&[])?;
+    params.check(&["limit", "cursor"])?;
     let endpoint = endpoints::endpoint(&name, &app.whereabouts).await;
     let endpoint = endpoint.map_err(|failure| problem_of_reading(&failure))?;
-    let all = endpoint.deployments.iter().map(|one| record(&endpoint, one));
-    Ok(page(all.collect()).into_response())
+    let all = endpoint.deployments.iter().map(|one| record(&endpoint, one)).collect();
+    Ok(slice(all, &format!("deployments of {}", endpoint.name), &params)?.answer(&params))
 }
 
 /// `GET /endpoints/{endpoint}/deployments/{deployment}`.

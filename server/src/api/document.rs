@@ -8,7 +8,8 @@ use super::Route;
 use super::answers::{schemas, success, takes};
 use super::azure::is_of_azure;
 use super::parameters;
-use crate::problem::ALL;
+use crate::http::params::Params;
+use crate::problem::{ALL, Problem};
 
 const LIMIT: (&str, &str) = ("limit", "entries of a page, 1 to 500 [50]");
 const VERSION: (&str, &str) = ("api-version", "any");
@@ -29,7 +30,7 @@ macro_rules! routes {
 
 routes! {
     get "/api/v1/jobs", "read", [
-        ("state", "a state; incomplete, active or ended; several: any of them"),
+        ("state", "a state; incomplete, active or ended; of this and the others: several are any of them"),
         ("name", "what the name begins with"),
         ("q", "part of id, name, display name or reason"),
         ("target", "a compute target"),
@@ -37,12 +38,12 @@ routes! {
         ("deployment", "calls that this deployment answered"),
         ("submitted_by", "who handed it in"),
         ("parent", "the id of a pipeline: the jobs of its steps in place of all others"),
-        ("tag", "key:value; several: all of them"),
+        ("tag", "key:value; several of a key: any of them; of several keys: all"),
         ("since", "submitted since: RFC 3339, or 2d, 6h"),
         ("until", "submitted until"),
         ("sort", "submitted_at, ended_at, seconds, state or name, with - before it for the reverse [-submitted_at]"),
         LIMIT, CURSOR
-    ], "Lists jobs, with how many there are in each state.";
+    ], "Lists jobs, with how many there are in each state; with a token of the role invoke those of its own calls.";
     post "/api/v1/jobs", "submit", [("dry_run", "true: nothing is stored, and the answer says what would run")],
         "Hands a job in: JSON with yaml or spec, or a form with the fields job, code and input.NAME. Takes an Idempotency-Key.";
     post "/api/v1/job-paths", "submit", [], "Which local paths a job file leads to, so that a program knows what to send with it.";
@@ -118,12 +119,26 @@ routes! {
         ("kind", "result, error, stdout, stderr, system, perf or progress; several: any of them"), ("node", "those of a node")
     ], "Its logs as one archive, 2 GiB at most.";
     get "/api/v1/events", "read", [("types", "job")], "What changes in the list of jobs, as server-sent events: job with the job as a list has it, gone with its id.";
-    get "/api/v1/endpoints", "any", [], "Lists batch endpoints; with a token of the role invoke those that it names.";
+    get "/api/v1/endpoints", "any", [LIMIT, CURSOR], "Lists batch endpoints; with a token of the role invoke those that it names.";
     get "/api/v1/endpoints/{endpoint}", "any", [], "A batch endpoint, and where it is called.";
     put "/api/v1/endpoints/{endpoint}", "submit", [], "Creates it (If-None-Match: *), or replaces what is said of it (If-Match); its deployments stay.";
     patch "/api/v1/endpoints/{endpoint}", "submit", [], "Changes its description, tags or default deployment (If-Match).";
     delete "/api/v1/endpoints/{endpoint}", "submit", [("yes", "true: with its deployments; jobs stay")], "Deletes it (If-Match).";
-    get "/api/v1/endpoints/{endpoint}/deployments", "read", [], "Lists its deployments.";
+    get "/api/v1/endpoints/{endpoint}/jobs", "read", [
+        ("state", "a state; incomplete, active or ended; of this and the others: several are any of them"),
+        ("name", "what the name begins with"), ("q", "part of id, name, display name or reason"), ("target", "a compute target"),
+        ("submitted_by", "who called it"), ("tag", "key:value; several of a key: any of them; of several keys: all"),
+        ("since", "submitted since: RFC 3339, or 2d, 6h"), ("until", "submitted until"),
+        ("sort", "submitted_at, ended_at, seconds, state or name, with - before it for the reverse [-submitted_at]"), LIMIT, CURSOR
+    ], "Its calls, as the list of jobs has them; with a token of the role invoke its own.";
+    get "/api/v1/endpoints/{endpoint}/deployments/{deployment}/jobs", "read", [
+        ("state", "a state; incomplete, active or ended; of this and the others: several are any of them"),
+        ("name", "what the name begins with"), ("q", "part of id, name, display name or reason"), ("target", "a compute target"),
+        ("submitted_by", "who called it"), ("tag", "key:value; several of a key: any of them; of several keys: all"),
+        ("since", "submitted since: RFC 3339, or 2d, 6h"), ("until", "submitted until"),
+        ("sort", "submitted_at, ended_at, seconds, state or name, with - before it for the reverse [-submitted_at]"), LIMIT, CURSOR
+    ], "The calls that this deployment answered, likewise.";
+    get "/api/v1/endpoints/{endpoint}/deployments", "read", [LIMIT, CURSOR], "Lists its deployments.";
     get "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "read", [], "A deployment of it.";
     put "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
         ("set_default", "true: it answers calls that name no deployment"),
@@ -195,12 +210,13 @@ routes! {
     get "/api/v1/whoami", "any", [], "Who asks, and what they may.";
     get "/api/v1/version", "", [], "The version of the server.";
     get "/livez", "", [], "Whether the server turns.";
-    get "/readyz", "", [], "Whether it can answer: the storage of the jobs can be read.";
+    get "/readyz", "", [("verbose", "true, or no value: all that was looked at, for the role read")], "Whether it can answer: storage and ledger of the jobs answer, lines of the audit are stored, and it is not about to end. 503 with not_ready where it cannot.";
     get "/openapi.json", "", [], "This list, as OpenAPI 3.1 has it.";
 }
 
 /// The addresses as an `OpenAPI` document.
-pub(crate) async fn openapi() -> Json<Value> {
+pub(crate) async fn openapi(params: Params) -> Result<Json<Value>, Problem> {
+    params.check(&[])?;
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -209,7 +225,7 @@ pub(crate) async fn openapi() -> Json<Value> {
     let mut schemas = schemas();
     schemas.insert("Problem".to_owned(), problem());
     schemas.insert("AzureError".to_owned(), azure_error());
-    Json(json!({
+    Ok(Json(json!({
         "openapi": "3.1.0",
         "info": {
             "title": "prs",
@@ -221,7 +237,7 @@ pub(crate) async fn openapi() -> Json<Value> {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
             "schemas": schemas,
         },
-    }))
+    })))
 }
 
 fn operation(route: &Route) -> Value {
@@ -302,6 +318,13 @@ fn responses(route: &Route) -> Value {
             "headers": { "X-Request-Id": number },
             "content": { media_type: { "schema": schema } },
         });
+        let problem = match (route.path, status) {
+            // What is not ready is told in place of a problem.
+            ("/readyz", 503) => success(route.method, route.path).map_or(problem, |of| {
+                json!({ "description": "It cannot answer.", "headers": { "X-Request-Id": number }, "content": of.content(200) })
+            }),
+            _ => problem,
+        };
         responses.insert(status.to_string(), problem);
     }
     responses.into()
@@ -334,7 +357,7 @@ fn problem() -> Value {
     let types: Vec<String> = ALL.iter().map(|kind| format!("/problems/{}", kind.slug)).collect();
     json!({
         "type": "object",
-        "required": ["type", "title", "status", "detail", "instance", "request_id", "hint"],
+        "required": ["type", "title", "status", "detail", "instance", "request_id", "hint", "errors"],
         "properties": {
             "type": { "enum": types },
             "title": { "type": "string" },
@@ -347,12 +370,13 @@ fn problem() -> Value {
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "required": ["pointer", "key", "line", "detail"],
+                    "required": ["pointer", "key", "line", "detail", "allowed"],
                     "properties": {
                         "pointer": { "type": "string" },
                         "key": { "type": "string" },
                         "line": { "type": ["integer", "null"] },
                         "detail": { "type": "string" },
+                        "allowed": { "type": ["array", "null"], "items": { "type": "string" } },
                     },
                 },
             },

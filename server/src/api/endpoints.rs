@@ -1,6 +1,6 @@
 //! Batch endpoints: list, one, change, delete; their deployments; and a call of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -10,19 +10,18 @@ use axum::response::{IntoResponse, Response};
 use prs_common::hexadecimal;
 use prs_common::job::{Called, EndpointFile, Invocation};
 use prs_common::registry;
-use prs_common::timestamp::{format_us, now_us};
+use prs_common::timestamp::now_us;
 use prs_jobs::blobs::Listed;
 use prs_jobs::endpoints::{self, Expected, IfThere};
 use prs_jobs::intake::Call;
 use prs_jobs::records::{Endpoint, Versioned};
 use prs_jobs::{Failure, FailureKind};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::info;
 
 use super::job_object::JobObject;
-use super::jobs::Page;
 use super::once::{Once, end, key_in, to_the_end};
 use super::received::{Form, escaped, json, refused, set_of};
 use super::submit::Key;
@@ -31,8 +30,12 @@ use crate::app::App;
 use crate::auth::{Known, May, MaySubmit, Principal, Role};
 use crate::http::conditional;
 use crate::http::expected::{Expects, changed_meanwhile, tag_of, with_tag};
+use crate::http::page::slice;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
+
+/// A day, microseconds.
+const DAY_US: u64 = 86_400_000_000;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -61,7 +64,7 @@ pub(crate) fn may_call(who: &Principal, endpoint: &str) -> Result<(), Problem> {
 }
 
 /// Whether the token of `who` names the endpoint.
-fn names(who: &Principal, endpoint: &str) -> bool {
+pub(super) fn names(who: &Principal, endpoint: &str) -> bool {
     who.endpoints.iter().any(|one| one == "*" || one.eq_ignore_ascii_case(endpoint))
 }
 
@@ -70,13 +73,35 @@ fn may_see(who: &Principal, endpoint: &str) -> Result<(), Problem> {
     if who.role.allows(Role::Read) { Ok(()) } else { may_call(who, endpoint) }
 }
 
-fn record(app: &App, endpoint: registry::Endpoint) -> Versioned<Endpoint> {
-    Endpoint::new(endpoint, Some(&app.url)).into()
+/// An endpoint, and how it is used.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "EndpointInUse"))]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    record: Versioned<Endpoint>,
+    /// Its calls of the last 24 hours, in lists and where one is asked for; null where the list of jobs cannot be had, and in the answer
+    /// to a change.
+    jobs_24h: Option<u64>,
 }
 
-pub(crate) fn page<T>(value: Vec<T>) -> Json<Page<T>> {
-    let total = Some(value.len() as u64);
-    Json(Page { value, next_cursor: None, total, as_of: format_us(now_us()) })
+/// Calls of the last 24 hours, by endpoint in small letters; nothing where the list of jobs cannot be had.
+type Calls = Option<HashMap<String, u64>>;
+
+async fn calls_of_a_day(app: &App) -> Calls {
+    let snapshot = app.index.snapshot().await.ok()?;
+    let since = now_us().saturating_sub(DAY_US);
+    let mut calls = HashMap::new();
+    let recent = snapshot.jobs.iter().filter(|job| job.submitted_us >= since);
+    for (endpoint, _) in recent.filter_map(|job| job.deployed.as_ref()) {
+        *calls.entry(endpoint.to_ascii_lowercase()).or_default() += 1;
+    }
+    Some(calls)
+}
+
+fn record(app: &App, endpoint: registry::Endpoint, calls: &Calls) -> Shown {
+    let count = |calls: &HashMap<String, u64>| calls.get(&endpoint.name.to_ascii_lowercase()).copied();
+    let jobs_24h = calls.as_ref().map(|calls| count(calls).unwrap_or(0));
+    Shown { jobs_24h, record: Endpoint::new(endpoint, Some(&app.url)).into() }
 }
 
 /// `GET /endpoints`.
@@ -85,10 +110,12 @@ pub(crate) async fn list(
     State(app): State<App>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&[])?;
+    params.check(&["limit", "cursor"])?;
     let all = endpoints::all(&app.whereabouts).await.map_err(|failure| problem(&failure))?;
     let is_seen = |one: &registry::Endpoint| may_see(&who, &one.name).is_ok();
-    Ok(page(all.into_iter().filter(is_seen).map(|one| record(&app, one)).collect()).into_response())
+    let calls = calls_of_a_day(&app).await;
+    let all = all.into_iter().filter(is_seen).map(|one| record(&app, one, &calls)).collect();
+    Ok(slice(all, "endpoints", &params)?.answer(&params))
 }
 
 /// `GET /endpoints/{endpoint}`.
@@ -103,7 +130,8 @@ pub(crate) async fn one(
     may_see(&who, &name)?;
     let found = endpoints::versioned(&name, &app.whereabouts).await;
     let (endpoint, version) = found.map_err(|failure| problem_of_reading(&failure))?;
-    Ok(conditional::answer(&headers, &tag_of(&version), Json(record(&app, endpoint))))
+    let calls = calls_of_a_day(&app).await;
+    Ok(conditional::answer(&headers, &tag_of(&version), Json(record(&app, endpoint, &calls))))
 }
 
 /// What a body says of an endpoint.
@@ -150,7 +178,7 @@ pub(crate) async fn put(
         made.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = endpoint.name, who = who.name, is_new, "an endpoint is replaced");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(with_tag(&tag_of(&version), (status, Json(record(&app, endpoint)))))
+    Ok(with_tag(&tag_of(&version), (status, Json(record(&app, endpoint, &None)))))
 }
 
 /// `PATCH /endpoints/{endpoint}`.
@@ -174,7 +202,7 @@ pub(crate) async fn patch(
     let changed = endpoints::update_expected(&name, &body.into(), Expected(&check), &app.whereabouts).await;
     let (endpoint, version) = changed.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = endpoint.name, who = who.name, "an endpoint is changed");
-    Ok(with_tag(&tag_of(&version), Json(record(&app, endpoint))))
+    Ok(with_tag(&tag_of(&version), Json(record(&app, endpoint, &None))))
 }
 
 /// Whether the object of an endpoint is of a version that a request expects.
@@ -202,7 +230,8 @@ pub(crate) async fn delete(
     let deleted = endpoints::delete_expected(&name, Expected(&check), &app.whereabouts).await;
     deleted.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = name, who = who.name, "an endpoint is deleted");
-    Ok(StatusCode::NO_CONTENT)
+    // Its code goes when nothing uses it any more.
+    Ok(StatusCode::ACCEPTED)
 }
 
 /// A call as JSON.

@@ -9,10 +9,13 @@ use axum::http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use prs_common::hexadecimal::bytes_of;
 use prs_common::storage::{
     GetOptions, Presign, Presigned, Storage, StorageError, StorageErrorKind, is_valid_key,
 };
@@ -39,6 +42,16 @@ pub(crate) struct File {
     pub(crate) is_text: bool,
     /// Only so many bytes at its end, from the beginning of a line on.
     pub(crate) tail: Option<u64>,
+    /// The SHA-256 of all of it, in hexadecimal digits, where that is known.
+    pub(crate) sha256: Option<String>,
+}
+
+const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+
+/// The digest of a whole file as RFC 9530 has it.
+fn repr_digest(sha256: &str) -> Option<HeaderValue> {
+    let digest = bytes_of(sha256).filter(|digest| digest.len() == 32)?;
+    HeaderValue::from_str(&format!("sha-256=:{}:", STANDARD.encode(digest))).ok()
 }
 
 /// How long a file can be had straight from the storage.
@@ -108,6 +121,8 @@ impl File {
         found.extend(header(CONTENT_LENGTH, &(range.end - range.start).to_string()));
         found.extend(header(ACCEPT_RANGES, "bytes"));
         found.extend(header(ETAG, &tag));
+        // Of a part, too, it is that of the whole.
+        found.extend(self.sha256.as_deref().and_then(repr_digest).map(|digest| (REPR_DIGEST, digest)));
         found.extend(header(CONTENT_SECURITY_POLICY, SANDBOX));
         if !self.is_text {
             found.extend(header(CONTENT_DISPOSITION, &format!("attachment; filename*=UTF-8''{name}")));
@@ -158,7 +173,7 @@ impl File {
     }
 }
 
-fn header(name: axum::http::HeaderName, value: &str) -> Option<(axum::http::HeaderName, HeaderValue)> {
+fn header(name: HeaderName, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_str(value).ok()?))
 }
 
@@ -179,5 +194,19 @@ pub(crate) fn of_storage(error: &StorageError) -> Problem {
             warn!(%error, "storage answers wrongly");
             Problem::new(Kind::BAD_SERVERS, "The storage of the jobs does not give the file.")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_written_as_rfc_9530_has_it() {
+        // Of the empty text.
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let expected = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
+        assert_eq!(repr_digest(empty).unwrap(), expected);
+        assert_eq!((repr_digest(""), repr_digest("zz"), repr_digest("e3b0")), (None, None, None));
     }
 }

@@ -2,17 +2,20 @@
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use prs_common::timestamp::{format_us, now_us};
+use prs_common::timestamp::format_us;
 use prs_jobs::fleet::{TargetView, WORKER_STATES, WorkerView, drain as ask_to_leave, workers as of_fleet};
 use prs_jobs::tokens::Role;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracing::info;
 
+use super::jobs::Page;
 use super::received::json_or_nothing;
 use crate::app::App;
 use crate::auth::{Known, May, MayAdmin, MayRead};
+use crate::http::conditional::{self, short_checksum};
 use crate::http::cursor;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
@@ -34,7 +37,7 @@ pub(crate) async fn targets(_: Known, State(app): State<App>, params: Params) ->
     let of = |view: &TargetView| Target { view: view.clone(), as_of: as_of.clone() };
     let value: Vec<Target> = targets.all.iter().map(of).collect();
     let total = value.len() as u64;
-    Ok(Json(super::jobs::Page { value, next_cursor: None, total: Some(total), as_of }).into_response())
+    Ok(Page { value, next_cursor: None, total: Some(total), as_of }.answer(&params))
 }
 
 /// `GET /targets/{target}`.
@@ -42,6 +45,7 @@ pub(crate) async fn target(
     Known(who): Known,
     State(app): State<App>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
@@ -49,15 +53,19 @@ pub(crate) async fn target(
         app.fleet.is_asked(&name);
     }
     let targets = app.fleet.targets().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
-    Ok(Json(Target { view: targets.named(&name), as_of: format_us(targets.read_us) }).into_response())
+    let view = targets.named(&name);
+    // The same figures are the same, whenever they were read.
+    let tag = format!("W/\"{}\"", short_checksum(json!(view).to_string().as_bytes()));
+    let as_of = format_us(targets.read_us);
+    Ok(conditional::answer_lazily(&headers, &tag, || Json(Target { view, as_of })))
 }
 
 /// `GET /workers`.
 pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) -> Result<Response, Problem> {
     params.check(&["target", "state", "job", "q", "limit", "cursor"])?;
-    let (limit, target, job) = (params.limit()?, params.one("target")?, params.one("job")?);
-    let state = params.one("state")?;
-    if let Some(state) = state.filter(|state| !WORKER_STATES.contains(state)) {
+    let (limit, targets, jobs) = (params.limit()?, params.all("target"), params.texts("job"));
+    let states = params.all("state");
+    if let Some(state) = states.iter().find(|state| !WORKER_STATES.contains(state)) {
         let known = WORKER_STATES.join(", ");
         return Err(bad("state", format_args!("{state:?} is none of {known}")));
     }
@@ -65,12 +73,14 @@ pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) 
     let of = format!("workers?{}", params.without(&["limit", "cursor"]));
     let after: Option<(String, String)> =
         params.one("cursor")?.map(|cursor| cursor::read(&of, cursor)).transpose()?;
-    let found = of_fleet(&app.whereabouts, target).await;
+    let only = targets.first().copied().filter(|_| targets.len() == 1);
+    let found = of_fleet(&app.whereabouts, only).await;
     let mut found = found.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     found.retain(|worker| {
-        state.is_none_or(|state| worker.state == state)
+        (states.is_empty() || states.contains(&worker.state))
+            && (targets.is_empty() || worker.targets.iter().any(|one| targets.contains(&one.as_str())))
             && query.as_deref().is_none_or(|query| contains(worker, query))
-            && job.is_none_or(|job| worker.job_id.as_deref() == Some(job))
+            && (jobs.is_empty() || worker.job_id.as_ref().is_some_and(|job| jobs.contains(job)))
     });
     let total = found.len() as u64;
     let is_behind = |worker: &WorkerView| {
@@ -80,8 +90,7 @@ pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) 
     let value: Vec<WorkerView> = rest.by_ref().take(limit).collect();
     let last = value.last().filter(|_| rest.next().is_some());
     let next_cursor = last.map(|last| cursor::write(&of, &(&last.host, &last.worker)));
-    let as_of = format_us(now_us());
-    Ok(Json(super::jobs::Page { value, next_cursor, total: Some(total), as_of }).into_response())
+    Ok(Page::now(value, next_cursor, Some(total)).answer(&params))
 }
 
 /// Whether name, host, address, job or version of a worker contain the text, which is in small letters.

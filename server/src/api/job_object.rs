@@ -52,6 +52,14 @@ impl Links {
     }
 }
 
+/// The address of a job. The others follow from its id, and a list stays small without them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct OwnLink {
+    #[serde(rename = "self")]
+    this: String,
+}
+
 /// What needs a person.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -120,7 +128,7 @@ pub(crate) struct JobSummary<'a> {
     /// The worst of what needs a person; null where nothing does.
     attention: Option<AttentionLine>,
     incarnation: u32,
-    links: Links,
+    links: OwnLink,
 }
 
 impl<'a> From<&'a Summary> for JobSummary<'a> {
@@ -151,7 +159,7 @@ impl<'a> From<&'a Summary> for JobSummary<'a> {
             eta_seconds: of.eta_seconds,
             attention: of.attention.as_ref().map(|one| AttentionLine::of(one, &of.job_id)),
             incarnation: of.start,
-            links: Links::of(&of.job_id),
+            links: OwnLink { this: Links::of(&of.job_id).this },
         }
     }
 }
@@ -358,5 +366,33 @@ fn threshold(one: &Threshold) -> ThresholdLine {
 impl IntoResponse for JobObject {
     fn into_response(self) -> Response {
         Json(self.whole()).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Bytes of a job in a list: 500 of them are read at once by those who poll.
+    const MOST: usize = 700;
+
+    #[test]
+    fn a_job_in_a_list_is_small() {
+        let kept = json!({
+            "job_id": "score-20261121-120000-1a2b", "name": "score", "display_name": "nightly scoring", "state": "running", "phase": "processing",
+            "target": "default", "submitted_us": 1_795_262_400_123_456_u64, "started_us": 1_795_262_400_123_456_u64, "submitted_by": "alice",
+            "tags": { "team": "vision" }, "mini_batches": { "scheduled": 1_000_000, "succeeded": 412_003, "failed": 4 },
+            "items": { "total": 10_000_000, "succeeded": 4_120_010, "failed": 20 }, "seconds": 508.2, "per_second": 813.0, "eta_seconds": 722.0,
+            "start": 1, "as_of_us": 1_795_262_400_123_456_u64,
+        });
+        let kept = Summary::read(kept.to_string().as_bytes()).unwrap();
+        let written = serde_json::to_string(&JobSummary::from(&kept)).unwrap();
+        assert!(written.len() <= MOST, "{} bytes: {written}", written.len());
+        assert!(
+            written.contains(r#""links":{"self":"/api/v1/jobs/score-20261121-120000-1a2b"}"#),
+            "{written}"
+        );
     }
 }

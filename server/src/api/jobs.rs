@@ -6,26 +6,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LINK, LOCATION};
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::endpoints;
 use prs_jobs::index::summary;
 use prs_jobs::records::Versioned;
 use prs_jobs::{homes, report as reports, show};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
+use super::endpoints::{names, problem_of_reading};
 use super::job_object::{JobObject, JobSummary, cancel_asked_us};
 use super::received::json_or_nothing;
 use crate::app::App;
-use crate::auth::{May, MayRead, MaySubmit};
+use crate::auth::{May, MayRead, MaySubmit, Principal};
 use crate::http::cursor;
+pub(crate) use crate::http::page::Page;
+use crate::http::page::with_next;
 use crate::http::params::{Params, bad};
 use crate::index::{Snapshot, Summary};
 use crate::problem::{Kind, Problem};
+use crate::roles::OwnOnly;
 
 /// How long who waits for a change is kept waiting, at most and by default, seconds.
 const PATIENCE: (u64, u64) = (60, 30);
@@ -54,16 +59,6 @@ pub(crate) const KNOWN: [&str; 14] = [
     "cursor",
 ];
 
-/// A page of a list.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PageOf{T}"))]
-pub(crate) struct Page<T> {
-    pub(crate) value: Vec<T>,
-    pub(crate) next_cursor: Option<String>,
-    pub(crate) total: Option<u64>,
-    pub(crate) as_of: String,
-}
-
 /// A page of jobs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "JobsPage"))]
@@ -90,12 +85,14 @@ pub(crate) struct Partial {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) states: Vec<String>,
-    name: Option<String>,
-    query: Option<String>,
-    target: Option<String>,
-    endpoint: Option<String>,
-    deployment: Option<String>,
-    submitted_by: Option<String>,
+    names: Vec<String>,
+    queries: Vec<String>,
+    targets: Vec<String>,
+    endpoints: Vec<String>,
+    deployments: Vec<String>,
+    submitters: Vec<String>,
+    /// Calls of endpoints by them alone.
+    pub(crate) called_by: Option<String>,
     /// The pipeline whose steps are asked for, in place of all other jobs.
     pub(crate) parent: Option<String>,
     tags: Vec<(String, String)>,
@@ -131,12 +128,13 @@ impl Wanted {
         let now = now_us();
         Ok(Self {
             states,
-            name: params.one("name")?.map(str::to_owned),
-            query: params.one("q")?.map(str::to_lowercase),
-            target: params.one("target")?.map(str::to_owned),
-            endpoint: params.one("endpoint")?.map(str::to_owned),
-            deployment: params.one("deployment")?.map(str::to_owned),
-            submitted_by: params.one("submitted_by")?.map(str::to_owned),
+            names: params.texts("name"),
+            queries: params.all("q").into_iter().map(str::to_lowercase).collect(),
+            targets: params.texts("target"),
+            endpoints: params.texts("endpoint"),
+            deployments: params.texts("deployment"),
+            submitters: params.texts("submitted_by"),
+            called_by: None,
             parent: params.one("parent")?.map(str::to_owned),
             tags: params.all("tag").into_iter().map(tag).collect::<Result<_, _>>()?,
             since_us: params.moment("since", now)?.unwrap_or(0),
@@ -149,13 +147,20 @@ impl Wanted {
 
     /// The jobs that fit all but the states.
     fn fits(&self, job: &Summary) -> bool {
-        let contains =
-            |text: &str| self.query.as_deref().is_none_or(|query| text.to_lowercase().contains(query));
-        self.name.as_deref().is_none_or(|name| job.name.starts_with(name))
-            && self.target.as_ref().is_none_or(|target| *target == job.target)
+        let contains = |text: &str| {
+            let text = text.to_lowercase();
+            any(&self.queries, |query| text.contains(query))
+        };
+        let is_tagged = |key: &String| {
+            let mut wanted = self.tags.iter().filter(|(each, _)| each == key);
+            job.tags.get(key).is_some_and(|value| wanted.any(|(_, each)| each == value))
+        };
+        any(&self.names, |name| job.name.starts_with(name))
+            && any(&self.targets, |target| job.target == target)
             && self.is_called(job)
-            && self.submitted_by.as_deref().is_none_or(|by| is_by(by, job.submitted_by.as_deref()))
-            && self.tags.iter().all(|(key, value)| job.tags.get(key) == Some(value))
+            && any(&self.submitters, |by| is_by(by, job.submitted_by.as_deref()))
+            && self.tags.iter().all(|(key, _)| is_tagged(key))
+            && self.called_by.as_ref().is_none_or(|by| job.called_by.as_ref() == Some(by))
             && job.submitted_us >= self.since_us
             && self.until_us.is_none_or(|until| job.submitted_us <= until)
             && (contains(&job.job_id)
@@ -168,10 +173,10 @@ impl Wanted {
     /// Whether it answers a call that is asked for.
     fn is_called(&self, job: &Summary) -> bool {
         let of = |name: fn(&(String, String)) -> &String| job.deployed.as_ref().map(name);
-        let fits = |wanted: &Option<String>, name: Option<&String>| {
-            wanted.as_ref().is_none_or(|wanted| name.is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
+        let fits = |wanted: &[String], name: Option<&String>| {
+            any(wanted, |wanted| name.is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
         };
-        fits(&self.endpoint, of(|it| &it.0)) && fits(&self.deployment, of(|it| &it.1))
+        fits(&self.endpoints, of(|it| &it.0)) && fits(&self.deployments, of(|it| &it.1))
     }
 
     /// Whether it is in one of the states.
@@ -238,6 +243,11 @@ impl Wanted {
     }
 }
 
+/// Whether one of the values fits, or none is wanted.
+fn any(values: &[String], fits: impl Fn(&str) -> bool) -> bool {
+    values.is_empty() || values.iter().any(|value| fits(value))
+}
+
 /// Whether a job was handed in by who is called `wanted`: a name, or of `ana@lab` what stands before the `@`.
 fn is_by(wanted: &str, by: Option<&str>) -> bool {
     by.is_some_and(|by| by == wanted || by.split('@').next() == Some(wanted))
@@ -272,16 +282,76 @@ pub(crate) struct Found {
 }
 
 /// `GET /jobs`.
-pub(crate) async fn list(_: MayRead, State(app): State<App>, params: Params) -> Result<Response, Problem> {
+pub(crate) async fn list(
+    May(who): MayRead,
+    State(app): State<App>,
+    own: Option<Extension<OwnOnly>>,
+    params: Params,
+) -> Result<Response, Problem> {
     params.check(&KNOWN)?;
-    let (wanted, limit) = (Wanted::parse(&params)?, params.limit()?);
-    let snapshot = Box::pin(snapshot(&app, &wanted)).await?;
-    let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
-    let link = found.next.as_ref().map(|next| {
-        let rest = params.without(&["cursor"]);
-        let and = if rest.is_empty() { "" } else { "&" };
-        format!("</api/v1/jobs?{rest}{and}cursor={next}>; rel=\"next\"")
-    });
+    let mut wanted = Wanted::parse(&params)?;
+    wanted.called_by = own.map(|_| who.id().to_owned());
+    page_of(&app, &wanted, &params).await
+}
+
+/// `GET /endpoints/{endpoint}/jobs`.
+pub(crate) async fn of_endpoint(
+    May(who): MayRead,
+    State(app): State<App>,
+    Path(endpoint): Path<String>,
+    own: Option<Extension<OwnOnly>>,
+    params: Params,
+) -> Result<Response, Problem> {
+    calls(&app, &who, own.is_some(), (endpoint, None), &params).await
+}
+
+/// `GET /endpoints/{endpoint}/deployments/{deployment}/jobs`.
+pub(crate) async fn of_deployment(
+    May(who): MayRead,
+    State(app): State<App>,
+    Path((endpoint, deployment)): Path<(String, String)>,
+    own: Option<Extension<OwnOnly>>,
+    params: Params,
+) -> Result<Response, Problem> {
+    calls(&app, &who, own.is_some(), (endpoint, Some(deployment)), &params).await
+}
+
+/// The calls of an endpoint, or those that one deployment of it answered; of one that is deleted, too.
+async fn calls(
+    app: &App,
+    who: &Principal,
+    is_own: bool,
+    (endpoint, deployment): (String, Option<String>),
+    params: &Params,
+) -> Result<Response, Problem> {
+    if is_own && !names(who, &endpoint) {
+        return Err(Problem::new(
+            Kind::ENDPOINT_NOT_FOUND,
+            format_args!("There is no endpoint {endpoint:?}."),
+        ));
+    }
+    let known = KNOWN.into_iter().filter(|name| !["endpoint", "deployment", "parent"].contains(name));
+    params.check(&known.collect::<Vec<_>>())?;
+    let mut wanted = Wanted::parse(params)?;
+    wanted.of = format!("{} {}", params.path(), wanted.of);
+    wanted.called_by = is_own.then(|| who.id().to_owned());
+    wanted.endpoints = vec![endpoint.clone()];
+    wanted.deployments = deployment.clone().into_iter().collect();
+    let snapshot = app.index.snapshot().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    if !snapshot.jobs.iter().any(|job| wanted.is_called(job)) {
+        // It may have no call yet; a name that is misspelt has none either.
+        let found = endpoints::endpoint(&endpoint, &app.whereabouts).await;
+        let found = found.map_err(|failure| problem_of_reading(&failure))?;
+        if let Some(deployment) = &deployment {
+            found.deployment(deployment).map_err(|error| Problem::new(Kind::ENDPOINT_NOT_FOUND, error))?;
+        }
+    }
+    page_of(app, &wanted, params).await
+}
+
+async fn page_of(app: &App, wanted: &Wanted, params: &Params) -> Result<Response, Problem> {
+    let snapshot = Box::pin(snapshot(app, wanted)).await?;
+    let found = wanted.page(&snapshot, params.limit()?, params.one("cursor")?)?;
     let page = Page {
         value: found.jobs.iter().map(|job| JobSummary::from(&**job)).collect(),
         next_cursor: found.next.clone(),
@@ -289,11 +359,7 @@ pub(crate) async fn list(_: MayRead, State(app): State<App>, params: Params) -> 
         as_of: format_us(snapshot.made_us),
     };
     let partial = snapshot.partial.map(|(found, total)| Partial { found, total });
-    let mut response = Json(JobsPage { page, counts: found.counts, partial }).into_response();
-    if let Some(link) = link.and_then(|link| link.parse().ok()) {
-        response.headers_mut().insert(LINK, link);
-    }
-    Ok(response)
+    Ok(with_next(params, found.next.as_deref(), Json(JobsPage { page, counts: found.counts, partial })))
 }
 
 /// `GET /jobs/{job}`.

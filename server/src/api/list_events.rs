@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::job_object::JobSummary;
 use crate::app::App;
 use crate::index::{Snapshot, Summary};
-use crate::live::{LASTS, LATE, Late, PING, Permit, Watcher, bye};
+use crate::live::{LATE, Late, PING, Permit, Watcher, bye};
 
 /// Between two looks at the list.
 const LOOK: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ pub(crate) fn events_of_jobs(app: App, watcher: Watcher, permit: Permit) -> Resp
         is_stale: false,
         has_ended: false,
         next: now,
-        until: now + LASTS,
+        until: permit.until,
         _permit: permit,
     };
     let events = stream::unfold(state, |mut state| async move {

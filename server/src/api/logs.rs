@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::FailureKind;
 use prs_jobs::homes::{self, Home};
 use prs_jobs::logs::{self, LogFile, LogMatches, LogQuery};
@@ -18,6 +17,7 @@ use super::jobs::Page;
 use crate::app::App;
 use crate::auth::{May, MayRead};
 use crate::http::cursor;
+use crate::http::page::with_next;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
@@ -73,7 +73,7 @@ pub(crate) async fn list(
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next_cursor = found.last().filter(|_| has_more).map(|log| cursor::write(&of, &log.file));
-    Ok(Json(Page { value: found, next_cursor, total, as_of: format_us(now_us()) }).into_response())
+    Ok(Page::now(found, next_cursor, total).answer(&params))
 }
 
 /// `GET /jobs/{job}/logs/{path}`.
@@ -89,7 +89,7 @@ pub(crate) async fn one(
     let is_text = !params.flag("download")?;
     let home = home(&app, &id).await?;
     let key = find(&home, &path).await?.key().to_owned();
-    File { storage: Arc::clone(home.storage()), key, is_text, tail }.answer(&headers).await
+    File { storage: Arc::clone(home.storage()), key, is_text, tail, sha256: None }.answer(&headers).await
 }
 
 /// A window of a log.
@@ -266,7 +266,8 @@ pub(crate) async fn search(
     let _place = app.counts.search(who.id())?;
     let home = home(&app, &id).await?;
     let (found, next_cursor) = matches(&home, &id, &params, &query).await?;
-    Ok(Json(LogSearch { found, next_cursor }).into_response())
+    let next = next_cursor.clone();
+    Ok(with_next(&params, next.as_deref(), Json(LogSearch { found, next_cursor })))
 }
 
 #[cfg(test)]

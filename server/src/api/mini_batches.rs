@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use axum::http::header::{ACCEPT, CONTENT_TYPE, LINK};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use prs_common::segment::TryStatus;
 use prs_common::timestamp::{format_us, now_us};
@@ -22,6 +22,7 @@ use super::logs::home;
 use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::cursor;
+use crate::http::page::with_next;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
@@ -133,12 +134,12 @@ pub(crate) fn wanted(params: &Params) -> Result<Wanted, Problem> {
     let order = Order::ALL.into_iter().find(|(word, _)| *word == sort).map(|(_, order)| order);
     let known = Order::ALL.map(|(word, _)| word).join(", ");
     Ok(Wanted {
-        state: None,
+        states: Vec::new(),
         statuses,
         index: params.one("index")?.map(range).transpose()?,
-        node_id: params.value("node", "the number of a node")?,
-        process: params.one("process")?.map(str::to_owned),
-        group: params.one("group")?.map(str::to_owned),
+        nodes: params.values("node", "the number of a node")?,
+        processes: params.texts("process"),
+        groups: params.texts("group"),
         from_us: params.moment("from", now)?,
         to_us: params.moment("to", now)?,
         least_us: least.map(|seconds| (seconds * 1e6).round() as u64),
@@ -159,7 +160,7 @@ fn range(text: &str) -> Result<(u64, u64), Problem> {
 
 /// The states that can be asked for.
 pub(super) fn states() -> impl Iterator<Item = &'static str> {
-    Of::ALL.iter().map(|(word, _)| *word).chain(Told::ALL.iter().map(|(word, _)| *word))
+    states_of_tables().chain(Told::ALL.iter().map(|(word, _)| *word))
 }
 
 /// The state that is asked for.
@@ -170,6 +171,30 @@ pub(crate) fn state(params: &Params) -> Result<&str, Problem> {
         return Err(bad("state", format_args!("{state:?} is none of {}", known.join(", "))));
     }
     Ok(state)
+}
+
+/// The states that are asked for, one at least; of lists that the statistics have it is the only one.
+fn states_of(params: &Params) -> Result<Vec<&str>, Problem> {
+    let states = params.all("state");
+    let alone = Told::ALL.map(|(word, _)| word);
+    match states.as_slice() {
+        [] | [_] => Ok(vec![state(params)?]),
+        several => {
+            let known: Vec<&str> = states_of_tables().collect();
+            match several.iter().find(|state| !known.contains(state)) {
+                Some(state) if alone.contains(state) => {
+                    Err(bad("state", format_args!("{state} is a list of its own, and stands alone")))
+                }
+                Some(state) => Err(bad("state", format_args!("{state:?} is none of {}", known.join(", ")))),
+                None => Ok(states),
+            }
+        }
+    }
+}
+
+/// The states that stand beside each other.
+fn states_of_tables() -> impl Iterator<Item = &'static str> {
+    Of::ALL.iter().map(|(word, _)| *word)
 }
 
 /// The cursor of a list of tries.
@@ -237,19 +262,19 @@ pub(crate) async fn of_job(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[&FILTERS[..], &["state", "limit", "cursor"]].concat())?;
-    let (limit, state, mut wanted) = (params.limit()?, state(&params)?, wanted(&params)?);
+    let (limit, states, mut wanted) = (params.limit()?, states_of(&params)?, wanted(&params)?);
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
     let (home, record) = with_tries(&app, &id).await?;
-    if let Some((_, told)) = Told::ALL.into_iter().find(|(word, _)| *word == state) {
+    if let Some((_, told)) = Told::ALL.into_iter().find(|(word, _)| states[0] == *word) {
         settle(told, &mut wanted, &params)?;
         let page = told_of((&home, &record), told, &wanted).await.map_err(|failure| refused(&failure))?;
         return Ok(Json(page).into_response());
     }
-    wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, state)| state);
+    wanted.states =
+        Of::ALL.into_iter().filter(|(word, _)| states.contains(word)).map(|(_, state)| state).collect();
     let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
-    let path = format!("/api/v1/jobs/{id}/mini-batches");
-    Ok(answer(&path, &of, &params, page))
+    Ok(answer(&of, &params, page))
 }
 
 /// `GET /jobs/{job}/tries`.
@@ -270,18 +295,12 @@ pub(crate) async fn tries(
         return Ok(csv(home, wanted, begins));
     }
     let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
-    Ok(answer(&format!("/api/v1/jobs/{id}/tries"), &of, &params, page))
+    Ok(answer(&of, &params, page))
 }
 
-fn answer(path: &str, of: &str, params: &Params, page: TryPage) -> Response {
+fn answer(of: &str, params: &Params, page: TryPage) -> Response {
     let next_cursor = page.next.map(|next| cursor::write(of, &next));
-    let mut headers = HeaderMap::new();
-    if let Some(next) = &next_cursor {
-        let rest = params.without(&["cursor"]);
-        let link =
-            format!("<{path}?{rest}{}cursor={next}>; rel=\"next\"", if rest.is_empty() { "" } else { "&" });
-        headers.extend(link.parse().ok().map(|link| (LINK, link)));
-    }
+    let next = next_cursor.clone();
     let answer = TriesPage {
         value: page.tries.into_iter().map(|one| Listed::Found(Box::new(one))).collect(),
         next_cursor,
@@ -292,7 +311,7 @@ fn answer(path: &str, of: &str, params: &Params, page: TryPage) -> Response {
         order_is_exact: page.order_is_exact,
         complete: page.complete,
     };
-    (headers, Json(answer)).into_response()
+    with_next(params, next.as_deref(), Json(answer))
 }
 
 /// All of the tries as CSV, a piece for each few parts.

@@ -77,6 +77,7 @@ use axum::handler::Handler;
 use axum::routing::{MethodRouter, delete, get, post};
 
 use crate::app::App;
+use crate::http::rates::Sizes;
 use crate::problem::{Kind, Problem};
 
 pub(crate) use document::ROUTES;
@@ -115,12 +116,13 @@ fn of_azure(before: &str) -> Router<App> {
 }
 
 /// Bodies may be larger: files come with them.
-pub(crate) fn large() -> DefaultBodyLimit {
-    DefaultBodyLimit::max(received::FORM)
+pub(crate) fn large(sizes: &Sizes) -> DefaultBodyLimit {
+    DefaultBodyLimit::max(sizes.form)
 }
 
 /// The addresses.
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router(sizes: &Sizes) -> Router<App> {
+    let large = || large(sizes);
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
     Router::new()
         .merge(at("/api/v1/jobs", get(jobs::list).post(submit::submit.layer(large()))))
@@ -176,6 +178,8 @@ pub(crate) fn router() -> Router<App> {
                 .patch(deployments::patch)
                 .delete(deployments::delete),
         ))
+        .merge(at("/api/v1/endpoints/{endpoint}/jobs", get(jobs::of_endpoint)))
+        .merge(at("/api/v1/endpoints/{endpoint}/deployments/{deployment}/jobs", get(jobs::of_deployment)))
         .merge(at("/api/v1/endpoints/{endpoint}/invoke", post(endpoints::invoke)))
         .merge(at("/api/v1/uploads/missing", post(uploads::ask)))
         .merge(at(

@@ -120,6 +120,9 @@ pub(crate) async fn answer(
     is_replayed: bool,
 ) -> Result<Response, Problem> {
     let (_, seen) = app.seen(job_id).await?;
+    // What was given the output of a former job at once made nothing.
+    let is_given = status == StatusCode::CREATED && seen.result.reused.is_some();
+    let status = if is_given { StatusCode::OK } else { status };
     let at = format!("/api/v1/jobs/{job_id}");
     let mut response = (status, [(LOCATION, at)], JobObject::of(&seen)).into_response();
     if is_replayed {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::StreamExt;
+use prs_common::job::OutputAction;
 use prs_common::storage::{Storage, is_kept_by_stores};
-use prs_common::timestamp::{format_us, now_us};
+use prs_common::timestamp::format_us;
 use prs_jobs::homes::{Home, Seen};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ pub(crate) async fn list(
     let output = home.output(&seen.record);
     let (value, has_more) = files(&*output, prefix, after.as_deref().unwrap_or_default(), limit).await?;
     let next_cursor = value.last().filter(|_| has_more).map(|file| cursor::write(&of, &file.path));
-    Ok(Json(Page { value, next_cursor, total: None, as_of: format_us(now_us()) }).into_response())
+    Ok(Page::now(value, next_cursor, None).answer(&params))
 }
 
 /// `GET /jobs/{job}/outputs/{path}`.
@@ -87,17 +87,24 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let (home, seen) = app.seen(&id).await?;
-    let file = File { storage: home.output(&seen.record), key: path, is_text: false, tail: None };
+    let sha256 = result_file(&home, &seen).ok().filter(|(_, result)| *result == path);
+    let sha256 = sha256.and(seen.result.output.sha256.clone());
+    let file = File { storage: home.output(&seen.record), key: path, is_text: false, tail: None, sha256 };
     file.answer_or_send_on((app.direct.downloads, &method), &headers).await
 }
 
 /// The result file of a job: where it is, and its name there.
 pub(crate) fn result_file(home: &Home, seen: &Seen) -> Result<(Arc<dyn Storage>, String), Problem> {
     let result = &seen.result;
+    let spec = &seen.record.spec;
+    if seen.record.pipeline.is_none() && spec.output_action == OutputAction::SummaryOnly {
+        let detail = "The job has no result file: its output_action is summary_only.";
+        return Err(Problem::new(Kind::NO_RESULT, detail));
+    }
     if !result.has_result() {
         let why = result.reason.as_deref().unwrap_or("it is not done yet");
         return Err(Problem::new(
-            Kind::NO_RESULT,
+            Kind::NO_RESULT_YET,
             format_args!("The job is {}: {why}.", result.state.as_str()),
         ));
     }
@@ -119,6 +126,7 @@ pub(crate) async fn result(
     params.check(&[])?;
     let (home, seen) = app.seen(&id).await?;
     let (storage, key) = result_file(&home, &seen)?;
-    let file = File { storage, key, is_text: false, tail: None };
+    let sha256 = seen.result.output.sha256.clone();
+    let file = File { storage, key, is_text: false, tail: None, sha256 };
     file.answer_or_send_on((app.direct.downloads, &method), &headers).await
 }

@@ -21,7 +21,14 @@ pub(super) fn is_required(path: &str, name: &str) -> bool {
 
 /// Whether a parameter may stand several times.
 pub(super) fn is_repeatable(path: &str, name: &str) -> bool {
-    ["tag", "status"].contains(&name) || (path.ends_with("/events") && ["path", "kind"].contains(&name))
+    let several: &[&str] = match path.rsplit('/').next().unwrap_or_default() {
+        "events" => &["path", "kind"],
+        "jobs" => &["state", "name", "q", "target", "endpoint", "deployment", "submitted_by", "tag"],
+        "mini-batches" | "tries" => &["node", "process", "group", "status"],
+        "workers" => &["target", "state", "job"],
+        _ => &["tag"],
+    };
+    several.contains(&name)
 }
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
@@ -71,7 +78,8 @@ pub(super) fn of_query(path: &str, name: &str) -> Value {
             | "archived"
             | "yes"
             | "set_default"
-            | "skip_script_validation",
+            | "skip_script_validation"
+            | "verbose",
         ) => json!({ "type": "boolean" }),
         ("jobs", "state") => words(JobState::ALL.map(JobState::as_str).into_iter().chain(GROUPS)),
         ("workers", "state") => words(WORKER_STATES),
@@ -154,6 +162,7 @@ pub(super) fn problems(route: &Route) -> Vec<u16> {
         (403, !role.is_empty() || changes),
         (404, path.contains('{')),
         (409, changes || path.contains("{job}") || path.contains("/files")),
+        (410, path.contains("{job}") && route.parameters.iter().any(|(name, _)| *name == "cursor")),
         (411, *path == "/api/v1/blobs/{sha256}" && changes),
         (412, says_what_it_expects(method, path)),
         (413, has_body || cuts),

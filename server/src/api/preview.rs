@@ -11,7 +11,7 @@ use prs_jobs::records::Versioned;
 use super::files::{absent, of_storage};
 use super::outputs::result_file;
 use crate::app::App;
-use crate::auth::MayRead;
+use crate::auth::{May, MayRead};
 use crate::http::params::{Params, bad};
 use crate::problem::Problem;
 
@@ -20,7 +20,7 @@ const ROWS: (u64, u64) = (500, 20);
 
 /// `GET /jobs/{job}/output-preview`.
 pub(crate) async fn preview(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
@@ -32,6 +32,7 @@ pub(crate) async fn preview(
         "end" => true,
         other => return Err(bad("from", format_args!("{other:?} is neither start nor end"))),
     };
+    let _place = app.counts.preview(who.id())?;
     let (home, seen) = app.seen(&id).await?;
     let result = result_file(&home, &seen);
     let (storage, path, is_result) = match params.one("path")? {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::multipart::Field;
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::HeaderMap;
@@ -12,8 +12,8 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use prs_common::hexadecimal;
 use prs_common::job::Called;
 use prs_common::storage::is_valid_key;
-use prs_jobs::Failure;
 use prs_jobs::intake::{Staging, Submission};
+use prs_jobs::{Failure, OutputExists};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -23,14 +23,9 @@ use tokio::io::AsyncWriteExt;
 use super::uploads::{self, SentRef};
 use crate::app::App;
 use crate::http::json;
+use crate::http::rates::Sizes;
 use crate::problem::{ErrorAt, Kind, Problem};
 
-/// Bytes of a body of JSON.
-pub(crate) const JSON: usize = 1 << 20;
-/// Bytes of a form with files.
-pub(crate) const FORM: usize = 512 << 20;
-/// Bytes of a field of a form that is no file.
-pub(crate) const FIELD: usize = 4 << 20;
 pub(crate) const FORM_TYPE: &str = "multipart/form-data";
 
 /// How a job file came, for what is said of it.
@@ -140,6 +135,10 @@ pub(crate) fn wrong_type(takes: &str) -> Problem {
     Problem::new(Kind::WRONG_MEDIA_TYPE, format_args!("The address takes {takes}."))
 }
 
+pub(crate) fn too_large(most: usize) -> Problem {
+    Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {most} bytes."))
+}
+
 /// The JSON that a request has as its body, and its bytes.
 pub(crate) async fn json<T: DeserializeOwned>(request: Request) -> Result<(T, Vec<u8>), Problem> {
     check_plain(request.headers())?;
@@ -148,11 +147,11 @@ pub(crate) async fn json<T: DeserializeOwned>(request: Request) -> Result<(T, Ve
     }
     let length =
         request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    let too_large = || Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {JSON} bytes."));
-    if length.is_some_and(|length| length > JSON) {
-        return Err(too_large());
+    let most = Sizes::of(request.extensions()).json;
+    if length.is_some_and(|length| length > most) {
+        return Err(too_large(most));
     }
-    let body = to_bytes(request.into_body(), JSON).await.map_err(|_| too_large())?;
+    let body = to_bytes(request.into_body(), most).await.map_err(|_| too_large(most))?;
     let wrong = |why: &dyn Display| {
         Problem::new(
             Kind::BAD_REQUEST,
@@ -170,8 +169,8 @@ pub(crate) async fn json<T: DeserializeOwned>(request: Request) -> Result<(T, Ve
 /// The same of a request that may come without a body.
 pub(crate) async fn json_or_nothing<T: DeserializeOwned + Default>(request: Request) -> Result<T, Problem> {
     let (head, body) = request.into_parts();
-    let too_large = |_| Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {JSON} bytes."));
-    let body = to_bytes(body, JSON).await.map_err(too_large)?;
+    let most = Sizes::of(&head.extensions).json;
+    let body = to_bytes(body, most).await.map_err(|_| too_large(most))?;
     if body.is_empty() {
         return Ok(T::default());
     }
@@ -252,21 +251,41 @@ pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem
 
 /// The parts of a form, as they come.
 pub(crate) struct Parts {
-    parts: Multipart,
+    form: Multipart,
     fingerprint: Sha256,
+    sizes: Sizes,
+}
+
+/// A part of a form.
+pub(crate) struct Part<'a> {
+    field: Field<'a>,
+    sizes: Sizes,
+}
+
+impl Part<'_> {
+    /// What its sender calls the file in it; empty where it is none.
+    fn file_name(&self) -> String {
+        self.field.file_name().unwrap_or_default().to_owned()
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Problem> {
+        self.field.chunk().await.map_err(|error| broken(&error, &self.sizes))
+    }
 }
 
 impl Parts {
     pub(crate) async fn of(request: Request) -> Result<Self, Problem> {
-        let parts = Multipart::from_request(request, &()).await.map_err(|error| {
+        let sizes = Sizes::of(request.extensions());
+        let form = Multipart::from_request(request, &()).await.map_err(|error| {
             Problem::new(Kind::BAD_REQUEST, format_args!("The form cannot be read: {error}."))
         })?;
-        Ok(Self { parts, fingerprint: Sha256::new() })
+        Ok(Self { form, fingerprint: Sha256::new(), sizes })
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Option<(String, Field<'_>)>, Problem> {
-        let part = self.parts.next_field().await.map_err(|error| broken(&error))?;
-        Ok(part.map(|part| (part.name().unwrap_or_default().to_owned(), part)))
+    pub(crate) async fn next(&mut self) -> Result<Option<(String, Part<'_>)>, Problem> {
+        let sizes = self.sizes;
+        let field = self.form.next_field().await.map_err(|error| broken(&error, &sizes))?;
+        Ok(field.map(|field| (field.name().unwrap_or_default().to_owned(), Part { field, sizes })))
     }
 
     pub(crate) fn note(&mut self, name: &str, digest: &[u8]) {
@@ -280,19 +299,19 @@ impl Parts {
     }
 }
 
-fn broken(error: &axum::extract::multipart::MultipartError) -> Problem {
+fn broken(error: &axum::extract::multipart::MultipartError, sizes: &Sizes) -> Problem {
     if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-        return Problem::new(Kind::TOO_LARGE, format_args!("The form is larger than {} MiB.", FORM >> 20));
+        return Problem::new(Kind::TOO_LARGE, format_args!("The form is larger than {} bytes.", sizes.form));
     }
     Problem::new(Kind::BAD_REQUEST, format_args!("The form cannot be read: {}.", error.body_text()))
 }
 
 /// The text of a part.
-pub(crate) async fn text(mut part: Field<'_>) -> Result<String, Problem> {
-    let mut bytes = Vec::new();
-    while let Some(piece) = part.chunk().await.map_err(|error| broken(&error))? {
-        if bytes.len() + piece.len() > FIELD {
-            return Err(Problem::new(Kind::TOO_LARGE, format_args!("A field is larger than {FIELD} bytes.")));
+pub(crate) async fn text(mut part: Part<'_>) -> Result<String, Problem> {
+    let (mut bytes, most) = (Vec::new(), part.sizes.yaml);
+    while let Some(piece) = part.chunk().await? {
+        if bytes.len() + piece.len() > most {
+            return Err(Problem::new(Kind::TOO_LARGE, format_args!("A field is larger than {most} bytes.")));
         }
         bytes.extend_from_slice(&piece);
     }
@@ -301,7 +320,7 @@ pub(crate) async fn text(mut part: Field<'_>) -> Result<String, Problem> {
 }
 
 /// Writes a part to `file`; gives its size and its SHA-256.
-pub(crate) async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u8>), Problem> {
+pub(crate) async fn save(mut part: Part<'_>, file: &Path) -> Result<(u64, Vec<u8>), Problem> {
     let failed = |error: std::io::Error| {
         tracing::warn!(%error, "cannot keep what comes with a request");
         match error.kind() {
@@ -313,7 +332,7 @@ pub(crate) async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u
     };
     let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
     let (mut digest, mut size) = (Sha256::new(), 0);
-    while let Some(piece) = part.chunk().await.map_err(|error| broken(&error))? {
+    while let Some(piece) = part.chunk().await? {
         digest.update(&piece);
         size += piece.len() as u64;
         target.write_all(&piece).await.map_err(failed)?;
@@ -380,7 +399,7 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
         let file = submission.staging.file();
         let Some((name, part)) = parts.next().await? else { break };
         let digest = if name == "code" || name.starts_with("input.") {
-            let own = part.file_name().unwrap_or_default().to_owned();
+            let own = part.file_name();
             let (size, digest) = save(part, &file).await?;
             if size > 0 || !own.is_empty() {
                 let staging = &mut submission.staging;
@@ -539,7 +558,7 @@ async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Cha
         let Some((name, part)) = parts.next().await? else { break };
         let input = name.strip_prefix("input.").filter(|_| is_new);
         let digest = if name == "code" || input.is_some() {
-            let own = part.file_name().unwrap_or_default().to_owned();
+            let own = part.file_name();
             let (size, digest) = save(part, &file).await?;
             if size > 0 || !own.is_empty() {
                 let taken = tokio::task::block_in_place(|| match input {
@@ -579,6 +598,8 @@ pub(crate) fn refused(failure: &Failure, form: Option<Form>) -> Problem {
 
 /// The same of what is called `noun`; `kind` is the problem where it cannot be used.
 pub(crate) fn refused_as(failure: &Failure, form: Option<Form>, kind: &'static Kind, noun: &str) -> Problem {
+    let exists = failure.cause::<OutputExists>().is_some();
+    let kind = if exists { Kind::OUTPUT_EXISTS } else { kind };
     let Some(file) = failure.job_file() else { return Problem::of(failure, kind) };
     let errors = file.problems.iter().map(|one| ErrorAt {
         pointer: pointer(&one.key, form),

@@ -6,9 +6,8 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{HeaderName, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use prs_common::registry::{About, AssetVersion, Edit, Edited, Kind as AssetKind, Use, Which};
-use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::assets::{self, Deletion, NewVersion, Used};
 use prs_jobs::homes::registry as homes;
 use prs_jobs::records::{Registered, RegisteredName, Versioned};
@@ -146,7 +145,10 @@ impl Wanted {
             |text: &str| self.query.as_deref().is_none_or(|query| text.to_lowercase().contains(query));
         (self.archived || !one.archived)
             && (contains(&one.name) || one.description.as_deref().is_some_and(contains))
-            && self.tags.iter().all(|(key, value)| one.tags.get(key) == Some(value))
+            && self.tags.iter().all(|(key, _)| {
+                let mut wanted = self.tags.iter().filter(|(each, _)| each == key);
+                one.tags.get(key).is_some_and(|value| wanted.any(|(_, each)| each == value))
+            })
     }
 }
 
@@ -188,7 +190,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     params.check(&["q", "tag", "archived", "limit", "cursor"])?;
     let (value, next_cursor) = names(&app, kind_of(&kind)?, &params).await?;
-    Ok(Json(Page { value, next_cursor, total: None, as_of: format_us(now_us()) }).into_response())
+    Ok(Page::now(value, next_cursor, None).answer(&params))
 }
 
 /// A page of versions, the newest first.
@@ -239,7 +241,7 @@ pub(crate) async fn versions(
         Versioned::from(Registered::new(one, Some(is_latest)))
     };
     let value: Vec<_> = value.into_iter().map(record).collect();
-    Ok(Json(Page { value, next_cursor, total: Some(total), as_of: format_us(now_us()) }).into_response())
+    Ok(Page::now(value, next_cursor, Some(total)).answer(&params))
 }
 
 /// A version with who uses it.
@@ -572,7 +574,7 @@ pub(crate) async fn list_files(
     let storage = store(&app, (kind_of(&kind)?, &name, &version)).await?;
     let (value, has_more) = files(&*storage, prefix, after.as_deref().unwrap_or_default(), limit).await?;
     let next_cursor = value.last().filter(|_| has_more).map(|file| cursor::write(&of, &file.path));
-    Ok(Json(Page { value, next_cursor, total: None, as_of: format_us(now_us()) }).into_response())
+    Ok(Page::now(value, next_cursor, None).answer(&params))
 }
 
 /// `GET /registry/{kind}/{name}/versions/{version}/files/{path}`.
@@ -586,7 +588,7 @@ pub(crate) async fn one_file(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let storage = store(&app, (kind_of(&kind)?, &name, &version)).await?;
-    let file = File { storage, key: path, is_text: false, tail: None };
+    let file = File { storage, key: path, is_text: false, tail: None, sha256: None };
     file.answer_or_send_on((app.direct.downloads, &method), &headers).await
 }
 

@@ -1,8 +1,7 @@
 //! The servers behind this one: storage, ledger and broker of a fleet, or the folder of the runs of this machine.
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use prs_common::timestamp::format_us;
 use prs_jobs::servers::{ServerRoom, ServerView};
 use prs_jobs::tokens::Role;
@@ -38,5 +37,5 @@ pub(crate) async fn list(
     params.check(&[])?;
     let (value, at_us) = visible(&app, &who).await;
     let total = Some(value.len() as u64);
-    Ok(Json(Page { value, next_cursor: None, total, as_of: format_us(at_us) }).into_response())
+    Ok(Page { value, next_cursor: None, total, as_of: format_us(at_us) }.answer(&params))
 }

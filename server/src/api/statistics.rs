@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::statistics::{METRICS, NodeOrder, PARTS, Parts, Series, Window, nodes, perf, published};
@@ -12,6 +13,7 @@ use super::jobs::Page;
 use super::logs::home;
 use crate::app::App;
 use crate::auth::MayRead;
+use crate::http::conditional::{self, short_checksum};
 use crate::http::cursor;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
@@ -65,6 +67,7 @@ pub(crate) async fn statistics(
     _: MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&["parts"])?;
@@ -81,11 +84,20 @@ pub(crate) async fn statistics(
         incarnation: live.incarnation,
         parts: Parts::of(&published, &wanted),
     };
+    let tag = format!(
+        "W/\"{}.{}.{}\"",
+        live.incarnation,
+        live.written_us,
+        short_checksum(wanted.join(",").as_bytes())
+    );
+    if conditional::has(&headers, &tag) {
+        return Ok(conditional::answer(&headers, &tag, ()));
+    }
     let mut answer = json!(all);
     if let Value::Object(keys) = &mut answer {
         keys.retain(|key, _| wanted.contains(&key.as_str()) || !PARTS.contains(&key.as_str()));
     }
-    Ok(Json(answer).into_response())
+    Ok(conditional::answer(&headers, &tag, Json(answer)))
 }
 
 /// `GET /jobs/{job}/nodes`.
@@ -112,13 +124,13 @@ pub(crate) async fn list(
     value.drain(..from.min(total));
     value.truncate(limit);
     let next = from + value.len();
-    Ok(Json(Page {
+    Ok(Page {
         value,
         next_cursor: (next < total).then(|| cursor::write(&of, &next)),
         total: Some(total as u64),
         as_of: format_us(known.written_us),
-    })
-    .into_response())
+    }
+    .answer(&params))
 }
 
 /// `GET /jobs/{job}/perf`.

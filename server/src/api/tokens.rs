@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use prs_common::timestamp::{format_us, now_us};
+use prs_common::timestamp::now_us;
 use prs_jobs::records;
 use prs_jobs::tokens::{Creator, NewToken, Role, Secret, Token};
 use serde::Deserialize;
@@ -134,7 +134,7 @@ pub(crate) async fn list(
     let next_cursor = last.map(|last| cursor::write("tokens", &(last.created_us, &last.id)));
     let now = now_us();
     let value: Vec<_> = page.into_iter().map(|token| records::Token::at(now, token)).collect();
-    Ok(Json(Page { value, next_cursor, total: Some(total), as_of: format_us(now) }).into_response())
+    Ok(Page::now(value, next_cursor, Some(total)).answer(&params))
 }
 
 /// `POST /tokens`.

@@ -10,7 +10,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use prs_common::storage::{Presign, Presigned};
-use prs_jobs::blobs::{BlobError, Blobs, LARGEST, Listed, is_digest, key_of};
+#[cfg(test)]
+use prs_jobs::blobs::LARGEST;
+use prs_jobs::blobs::{BlobError, Blobs, Listed, is_digest, key_of};
 use prs_jobs::intake::Staging;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,8 +29,6 @@ use crate::problem::{ErrorAt, Kind, Problem};
 const AT_ONCE: usize = 1_000;
 /// Missing blobs that an answer names.
 const NAMED: usize = 1_000;
-/// How long a body may rest.
-const IDLE: Duration = Duration::from_mins(1);
 const TYPE: &str = "application/octet-stream";
 
 /// A blob that a caller has.
@@ -161,8 +161,8 @@ pub(crate) async fn ask(
     }
     for Wanted { sha256, bytes } in &asked.blobs {
         check_digest(sha256)?;
-        if *bytes > LARGEST {
-            return Err(too_large(*bytes));
+        if *bytes > app.limits.sizes.blob {
+            return Err(too_large(*bytes, app.limits.sizes.blob));
         }
     }
     let blobs = blobs(&app).await?;
@@ -195,10 +195,10 @@ async fn direct(blobs: &Blobs, digest: &str, bytes: u64) -> Result<Option<Presig
     blobs.storage().presign(&key_of(digest), &what, DIRECT).await.map_err(|error| of_storage(&error))
 }
 
-fn too_large(bytes: u64) -> Problem {
+fn too_large(bytes: u64, most: u64) -> Problem {
     Problem::new(
         Kind::TOO_LARGE,
-        format_args!("A blob of {bytes} bytes is larger than {LARGEST} bytes: cut it."),
+        format_args!("A blob of {bytes} bytes is larger than {most} bytes: cut it."),
     )
 }
 
@@ -223,8 +223,8 @@ pub(crate) async fn put(
             "The header Content-Length is missing: a blob says its size first.",
         )
     })?;
-    if length > LARGEST {
-        return Err(too_large(length));
+    if length > app.limits.sizes.blob {
+        return Err(too_large(length, app.limits.sizes.blob));
     }
     let blobs = blobs(&app).await?;
     if blobs.is_too_much(length) {
@@ -237,13 +237,14 @@ pub(crate) async fn put(
         return Ok(StatusCode::OK);
     }
     let body = request.into_body().into_data_stream();
-    let body = futures_util::stream::unfold(Some(body), |body| async move {
+    let idle = app.limits.times.idle;
+    let body = futures_util::stream::unfold(Some(body), move |body| async move {
         let mut body = body?;
-        match tokio::time::timeout(IDLE, body.next()).await {
+        match tokio::time::timeout(idle, body.next()).await {
             Ok(Some(Ok(piece))) => Some((Ok(piece), Some(body))),
             Ok(Some(Err(error))) => Some((Err(error.to_string()), None)),
             Ok(None) => None,
-            Err(_) => Some((Err(format!("nothing came for {} s", IDLE.as_secs())), None)),
+            Err(_) => Some((Err(format!("nothing came for {} s", idle.as_secs())), None)),
         }
     });
     let is_new = blobs.take(&digest, length, body).await.map_err(|error| problem(error, &digest))?;
@@ -269,7 +270,8 @@ pub(crate) async fn get(
     params.check(&[])?;
     check_digest(&digest)?;
     let storage = blobs(&app).await?.storage().clone();
-    let answer = File { storage, key: key_of(&digest), is_text: false, tail: None }.answer(&headers).await;
+    let (key, sha256) = (key_of(&digest), Some(digest.clone()));
+    let answer = File { storage, key, is_text: false, tail: None, sha256 }.answer(&headers).await;
     answer.map_err(|problem| match problem.kind {
         Kind::FILE_NOT_FOUND => {
             Problem::new(Kind::FILE_NOT_FOUND, format_args!("There is no blob {digest}."))

@@ -17,13 +17,9 @@ use super::oidc::SignIn;
 use super::proxy::Proxies;
 use super::role::{How, Principal};
 use super::session::{Session, Sessions};
-use crate::http::addresses::network;
 use crate::http::hosts::Hosts;
-use crate::http::rates::Rate;
+use crate::http::rates::Guesses;
 use crate::problem::{Kind, Problem};
-
-/// Wrong credentials of an address that are answered at once, each minute.
-const TRIES: u32 = 10;
 
 /// Who may ask, and for what.
 #[derive(Debug)]
@@ -45,7 +41,7 @@ pub(crate) struct Access {
     /// What `prs token create` made.
     pub(crate) tokens: Tokens,
     /// Wrong credentials, by where they come from.
-    wrong: Rate<IpAddr>,
+    pub(crate) guesses: Guesses,
 }
 
 impl Access {
@@ -56,7 +52,7 @@ impl Access {
         secret: &Secret,
         is_open: bool,
         (proxies, sign_in): (Proxies, Option<SignIn>),
-        tokens: Tokens,
+        (tokens, guesses): (Tokens, Guesses),
     ) -> Self {
         Self {
             hosts,
@@ -67,7 +63,7 @@ impl Access {
             proxies,
             sign_in,
             tokens,
-            wrong: Rate::a_minute(TRIES),
+            guesses,
         }
     }
 
@@ -111,16 +107,19 @@ impl Access {
         }
     }
 
-    /// Who sends this token.
+    /// Who sends this token. Where too many of this address were wrong, none is looked up that nobody has shown here yet.
     pub(crate) async fn bearer(&self, token: &str, address: IpAddr) -> Result<Principal, Problem> {
         if self.is_secret(token) {
             return Ok(Principal::local(How::Local));
+        }
+        if !self.tokens.knows(token) {
+            self.guesses.check(address)?;
         }
         match self.tokens.verify(token, now_us()).await {
             Ok(of) => Ok(Principal::of_token(of, How::Token)),
             Err(refusal) if refusal.is_of_store() => Err(not_looked_up(&refusal)),
             Err(refusal) => {
-                self.count_wrong(address)?;
+                self.guesses.count(address)?;
                 Err(Problem::new(Kind::WRONG_CREDENTIALS, refusal))
             }
         }
@@ -130,13 +129,6 @@ impl Access {
     pub(crate) fn is_secret(&self, token: &str) -> bool {
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         digest.ct_eq(&self.secret).into()
-    }
-
-    /// Counts wrong credentials from `address`, and refuses more of them for a while.
-    pub(crate) fn count_wrong(&self, address: IpAddr) -> Result<(), Problem> {
-        self.wrong.check(&network(address)).map_err(|seconds| {
-            Problem::new(Kind::TOO_MANY_REQUESTS, "Wrong credentials came too often.").retry_after(seconds)
-        })
     }
 }
 

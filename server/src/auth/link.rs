@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::signed::Key;
 use super::{random, random_text};
+use crate::http::conditional::short_checksum;
+use crate::listen::Listen;
 
 /// How long a link works.
 pub(crate) const LINK_LASTS: Duration = Duration::from_mins(5);
@@ -117,11 +120,8 @@ pub enum LinkError {
         error: io::Error,
     },
     /// No server of this user runs there.
-    #[error("no server of yours runs at port {port}: start one with prs serve")]
-    NoServer {
-        /// The port.
-        port: u16,
-    },
+    #[error("no server of yours runs at {0}: start one with prs serve")]
+    NoServer(String),
 }
 
 /// The file of a server that runs; goes with it.
@@ -133,8 +133,8 @@ pub(crate) struct ServerFile {
 
 impl ServerFile {
     /// Tells programs of this user of the server at `url`.
-    pub(crate) fn write(url: &str, port: u16, secret: &Secret) -> Result<Self, LinkError> {
-        let path = folder()?.path().join(name(port));
+    pub(crate) fn write(url: &str, listen: &Listen, secret: &Secret) -> Result<Self, LinkError> {
+        let path = folder()?.path().join(name(listen));
         let told = Told { url: url.to_owned(), token: secret.text(), pid: std::process::id() };
         let failed = |error| LinkError::Write { path: path.clone(), error };
         let text = serde_json::to_vec(&told).map_err(|error| failed(error.into()))?;
@@ -163,9 +163,9 @@ impl Drop for ServerFile {
     }
 }
 
-/// The address of the server of this user at `port`, and a link that logs a browser in there.
-pub fn ask_for_link(port: u16) -> Result<(String, String), LinkError> {
-    let told = read(&folder()?.path().join(name(port)));
+/// The address of the server of this user that listens there, and a link that logs a browser in.
+pub fn ask_for_link(listen: &Listen) -> Result<(String, String), LinkError> {
+    let told = read(&folder()?.path().join(name(listen)));
     // One that was killed left its file.
     let runs = |told: &Told| {
         i32::try_from(told.pid)
@@ -174,7 +174,12 @@ pub fn ask_for_link(port: u16) -> Result<(String, String), LinkError> {
             .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
     };
     let found = told.filter(runs).and_then(|told| Some((Secret::parse(&told.token)?, told.url)));
-    let (secret, url) = found.ok_or(LinkError::NoServer { port })?;
+    let (secret, url) = found.ok_or_else(|| {
+        LinkError::NoServer(match listen {
+            Listen::Port(address) => format!("port {}", address.port()),
+            Listen::Socket(_) => listen.to_string(),
+        })
+    })?;
     let link = link(&url, &secret);
     Ok((url, link))
 }
@@ -184,8 +189,15 @@ pub(crate) fn link(url: &str, secret: &Secret) -> String {
     format!("{}/login?code={}", url.trim_end_matches('/'), secret.code(now_us()))
 }
 
-fn name(port: u16) -> String {
-    format!("serve-{port}.json")
+/// What the file of a server is called. Programs look for those of ports alone: they cannot ask at a socket.
+fn name(listen: &Listen) -> String {
+    match listen {
+        Listen::Port(address) => format!("serve-{}.json", address.port()),
+        Listen::Socket(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("socket-{}.json", short_checksum(path.as_os_str().as_bytes()))
+        }
+    }
 }
 
 fn read(path: &Path) -> Option<Told> {

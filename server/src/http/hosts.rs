@@ -6,11 +6,12 @@
 
 use std::net::IpAddr;
 
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, Uri};
 use url::Url;
 
+use super::cors::{self, Origin};
 use crate::problem::{Kind, Problem};
 
 /// The names that the server answers to.
@@ -20,18 +21,20 @@ pub(crate) struct Hosts {
     known: Vec<String>,
     /// The origin of the pages, as their readers have it.
     origin: Option<String>,
+    /// Pages elsewhere that may ask for what programs ask for.
+    pub(crate) others: Vec<Origin>,
 }
 
 impl Hosts {
-    /// Those of a server that is reached from this machine, that of `url`, and `more`.
-    pub(crate) fn new(url: Option<&Url>, more: &[String]) -> Self {
+    /// Those of a server that is reached from this machine, that of `url`, and `more`; pages of the origins `others` may ask, too.
+    pub(crate) fn new(url: Option<&Url>, more: &[String], others: &[Origin]) -> Self {
         let mut known: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         known.extend(url.and_then(Url::host_str).map(str::to_ascii_lowercase));
         known.extend(more.iter().map(|host| match host.parse::<IpAddr>() {
             Ok(IpAddr::V6(address)) => format!("[{address}]"),
             _ => host.to_ascii_lowercase(),
         }));
-        Self { known, origin: url.map(|url| url.origin().ascii_serialization()) }
+        Self { known, origin: url.map(|url| url.origin().ascii_serialization()), others: others.to_vec() }
     }
 
     /// Refuses a request to a name that is not known.
@@ -57,11 +60,14 @@ impl Hosts {
     /// being told to, by its session or by what the proxy knows it by; who sends a token means it.
     pub(crate) fn check_origin(
         &self,
-        method: &Method,
+        (method, path): (&Method, &str),
         headers: &HeaderMap,
         is_ambient: bool,
     ) -> Result<(), Problem> {
-        if method.is_safe() {
+        // A page that was let in shows a token of its own.
+        let is_let_in =
+            headers.contains_key(AUTHORIZATION) && cors::of(&self.others, path, headers).is_some();
+        if method.is_safe() || (is_let_in && !is_ambient) {
             return Ok(());
         }
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -108,7 +114,7 @@ mod tests {
     #[test]
     fn the_server_answers_to_names_that_it_knows() {
         let url = Url::parse("https://prs.example.org:8443/").unwrap();
-        let hosts = Hosts::new(Some(&url), &["10.0.0.7".to_owned(), "fe80::7".to_owned()]);
+        let hosts = Hosts::new(Some(&url), &["10.0.0.7".to_owned(), "fe80::7".to_owned()], &[]);
         for (host, expected) in [
             ("localhost:8470", true),
             ("LOCALHOST", true),
@@ -137,7 +143,8 @@ mod tests {
     #[test]
     fn changes_come_from_pages_of_this_server() {
         let url = Url::parse("https://prs.example.org").unwrap();
-        let hosts = Hosts::new(Some(&url), &[]);
+        let others = ["https://a.example.org".parse().unwrap()];
+        let hosts = Hosts::new(Some(&url), &[], &others);
         let site = |site: &str| headers(&[("sec-fetch-site", site)]);
         let origin = |origin: &str| headers(&[("origin", origin), ("host", "localhost:8470")]);
         for (given, expected) in [
@@ -152,15 +159,30 @@ mod tests {
             (origin("http://prs.example.org"), false),
             (HeaderMap::new(), false),
         ] {
-            let found = hosts.check_origin(&Method::POST, &given, true);
+            let found = hosts.check_origin((&Method::POST, "/api/v1/jobs"), &given, true);
             assert_eq!(found.is_ok(), expected, "{given:?}");
-            assert!(hosts.check_origin(&Method::GET, &given, true).is_ok());
+            assert!(hosts.check_origin((&Method::GET, "/jobs"), &given, true).is_ok());
         }
-        assert!(hosts.check_origin(&Method::POST, &HeaderMap::new(), false).is_ok(), "a program");
+        assert!(hosts.check_origin((&Method::POST, "/jobs"), &HeaderMap::new(), false).is_ok(), "a program");
         let foreign = headers(&[("sec-fetch-site", "cross-site")]);
         assert!(
-            hosts.check_origin(&Method::POST, &foreign, false).is_err(),
+            hosts.check_origin((&Method::POST, "/jobs"), &foreign, false).is_err(),
             "no session, and a browser all the same"
         );
+        let elsewhere = |more: &[(&'static str, &str)]| {
+            headers(
+                &[&[("origin", "https://a.example.org"), ("sec-fetch-site", "cross-site")], more].concat(),
+            )
+        };
+        let with_token = elsewhere(&[("authorization", "Bearer x")]);
+        for (given, path, is_ambient, expected) in [
+            (&with_token, "/api/v1/jobs", false, true),
+            (&with_token, "/api/v1/jobs", true, false),
+            (&with_token, "/jobs/x/cancel", false, false),
+            (&elsewhere(&[]), "/api/v1/jobs", false, false),
+        ] {
+            let found = hosts.check_origin((&Method::POST, path), given, is_ambient);
+            assert_eq!(found.is_ok(), expected, "{path} {given:?}");
+        }
     }
 }

@@ -3,7 +3,10 @@
 //! | file | duty |
 //! |---|---|
 //! | `params` | parameters of an address: known ones alone, with the right values |
+//! | `cors` | pages of other origins that may ask |
 //! | `cursor` | where the next page of a list begins |
+//! | `page` | a page of a list, and the address of the next |
+//! | `paths` | paths that a request may name |
 //! | `range` | which bytes of a file are asked for |
 //! | `conditional` | whether who asks has the newest already |
 //! | `expected` | what a request that changes something expects to be there |
@@ -16,12 +19,15 @@
 
 pub(crate) mod addresses;
 pub(crate) mod conditional;
+pub(crate) mod cors;
 pub(crate) mod cursor;
 pub(crate) mod expected;
 pub(crate) mod hosts;
 pub(crate) mod json;
 pub(crate) mod look;
+pub(crate) mod page;
 pub(crate) mod params;
+pub(crate) mod paths;
 pub(crate) mod range;
 pub(crate) mod rates;
 pub(crate) mod search;

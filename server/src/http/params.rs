@@ -9,17 +9,23 @@ use axum::http::request::Parts;
 use prs_common::near_name::nearest;
 use url::form_urlencoded::parse;
 
+use super::paths;
 use crate::problem::{Kind, Problem};
 
 /// The parameters of a request, as they stand in its address.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct Params {
+    /// The path of the address.
+    path: String,
+    given: Vec<(String, String)>,
+}
 
 impl<S: Sync> FromRequestParts<S> for Params {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let params = Self::parse(parts.uri.query().unwrap_or_default());
+        let params = Self::at(parts.uri.path(), parts.uri.query().unwrap_or_default());
+        params.all("path").into_iter().try_for_each(|path| paths::check(path.as_bytes()))?;
         if parts.uri.path().starts_with(OF_PROGRAMS) {
             params.check_filled()?;
         }
@@ -33,26 +39,38 @@ const OF_PROGRAMS: &str = "/api/";
 impl Params {
     /// Refuses one without a value.
     fn check_filled(&self) -> Result<(), Problem> {
-        match self.0.iter().find(|(_, value)| value.is_empty()) {
+        match self.given.iter().find(|(_, value)| value.is_empty()) {
             Some((name, _)) => Err(bad(name, "it is empty: leave it out, or give a value")),
             None => Ok(()),
         }
     }
 
     /// The parameters in `query`.
+    #[cfg(test)]
     pub(crate) fn parse(query: &str) -> Self {
-        Self(parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+        Self::at("", query)
+    }
+
+    /// The parameters in `query` of an address with this path.
+    pub(crate) fn at(path: &str, query: &str) -> Self {
+        let given = parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned()));
+        Self { path: path.to_owned(), given: given.collect() }
+    }
+
+    /// The path of the address.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     /// The same parameters but for `names`, and `more` of them.
     pub(crate) fn and(&self, names: &[&str], more: Vec<(String, String)>) -> Self {
-        let kept = self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())).cloned();
-        Self(kept.chain(more).collect())
+        let kept = self.given.iter().filter(|(name, _)| !names.contains(&name.as_str())).cloned();
+        Self { path: self.path.clone(), given: kept.chain(more).collect() }
     }
 
     /// Refuses any that is not `known`.
     pub(crate) fn check(&self, known: &[&str]) -> Result<(), Problem> {
-        let Some((name, _)) = self.0.iter().find(|(name, _)| !known.contains(&name.as_str())) else {
+        let Some((name, _)) = self.given.iter().find(|(name, _)| !known.contains(&name.as_str())) else {
             return Ok(());
         };
         let meant = nearest(name, known).map(|meant| format!(" Is {meant} meant?")).unwrap_or_default();
@@ -63,9 +81,14 @@ impl Params {
         ))
     }
 
+    /// Whether `name` stands there, with a value or without.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|(each, _)| each == name)
+    }
+
     /// All values of `name`, none of them empty.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
-        let values = self.0.iter().filter(|(each, value)| each == name && !value.is_empty());
+        let values = self.given.iter().filter(|(each, value)| each == name && !value.is_empty());
         values.map(|(_, value)| value.as_str()).collect()
     }
 
@@ -83,6 +106,18 @@ impl Params {
         let parse =
             |value: &str| value.parse().map_err(|_| bad(name, format_args!("{value:?} is not {takes}")));
         self.one(name)?.map(parse).transpose()
+    }
+
+    /// All values of `name`, as what they stand for; `takes` says what that is.
+    pub(crate) fn values<T: FromStr>(&self, name: &str, takes: &str) -> Result<Vec<T>, Problem> {
+        let parse =
+            |value: &str| value.parse().map_err(|_| bad(name, format_args!("{value:?} is not {takes}")));
+        self.all(name).into_iter().map(parse).collect()
+    }
+
+    /// All values of `name`, as texts of their own.
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        self.all(name).into_iter().map(str::to_owned).collect()
     }
 
     /// The value of `name`, true or false.
@@ -124,7 +159,7 @@ impl Params {
     pub(crate) fn without(&self, names: &[&str]) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in
-            self.0.iter().filter(|(name, value)| !names.contains(&name.as_str()) && !value.is_empty())
+            self.given.iter().filter(|(name, value)| !names.contains(&name.as_str()) && !value.is_empty())
         {
             query.append_pair(name, value);
         }

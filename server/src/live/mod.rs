@@ -22,11 +22,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::code_lines::CodeLines;
-use crate::http::rates::Places;
+use crate::http::rates::{Limits, Places};
 use crate::metrics::{Metrics, STREAMS};
 
 pub(crate) use logs::{LogWatches, News, Readers};
-pub(crate) use stream::{LASTS, PING, Permit, Streams, Watcher, bye, events};
+pub(crate) use stream::{PING, Permit, Streams, Watcher, bye, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);
@@ -65,6 +65,8 @@ pub(crate) struct Watches {
     jobs: Arc<Mutex<HashMap<String, watch::Receiver<Arc<Tick>>>>>,
     streams: Arc<Semaphore>,
     of_one: Places,
+    /// How long each lasts.
+    lasts: Duration,
     /// How many are open, by who reads them.
     open: [(&'static str, Gauge); 2],
     /// How long looks take.
@@ -74,13 +76,15 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// None yet; so many streams of all together, and of one. They are counted in `metrics`.
-    pub(crate) fn new(whereabouts: Whereabouts, (most, of_one): (u32, u32), metrics: &Metrics) -> Self {
+    /// None yet; within these limits. Streams are counted in `metrics`.
+    pub(crate) fn new(whereabouts: Whereabouts, limits: &Limits, metrics: &Metrics) -> Self {
+        let (most, of_one) = limits.streams;
         Self {
             whereabouts,
             jobs: Arc::default(),
             streams: Arc::new(Semaphore::new(most.max(1) as usize)),
             of_one: Places::new(of_one),
+            lasts: limits.times.stream,
             open: STREAMS.map(|kind| (kind, metrics.streams(kind))),
             renders: metrics.renders(),
             code_lines: CodeLines::default(),

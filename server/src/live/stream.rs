@@ -20,8 +20,6 @@ use crate::problem::{Kind, Problem};
 
 /// Between two signs of life on a stream that says nothing.
 pub(crate) const PING: Duration = Duration::from_secs(15);
-/// How long a stream lasts: load balancers end long ones anyhow, and who asks is asked again who they are.
-pub(crate) const LASTS: Duration = Duration::from_hours(1);
 /// Between two looks whether the watcher's token is taken still.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What a client waits before it comes again, at least and at most, milliseconds: not all at once.
@@ -40,7 +38,8 @@ impl Watches {
         if let Some(open) = &open {
             open.inc();
         }
-        Ok(Permit { open, _of_one: of_one, _of_all: of_all })
+        let until = tokio::time::Instant::now() + self.lasts;
+        Ok(Permit { open, until, _of_one: of_one, _of_all: of_all })
     }
 }
 
@@ -49,6 +48,8 @@ impl Watches {
 pub(crate) struct Permit {
     /// Counts it.
     open: Option<Gauge>,
+    /// When it ends.
+    pub(crate) until: tokio::time::Instant,
     _of_one: HeldPlace,
     _of_all: OwnedSemaphorePermit,
 }
@@ -140,7 +141,7 @@ pub(crate) fn events<S: Streams>(
         is_first: true,
         stale: None,
         has_ended: false,
-        until: tokio::time::Instant::now() + LASTS,
+        until: permit.until,
         _permit: permit,
     };
     let events = stream::unfold(state, |mut state| async move {

@@ -69,7 +69,7 @@ async fn enter(
             }
             return Ok(Ok(access.sessions.begin(now)));
         }
-        access.count_wrong(address)?;
+        access.guesses.count(address)?;
         return Ok(Err(
             "The link has been used, or is older than five minutes. prs serve --link prints another."
                 .to_owned(),

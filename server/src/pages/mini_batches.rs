@@ -66,7 +66,7 @@ pub(crate) async fn list(
         return Err(bad("state", format_args!("{state:?} is none of {}", known.join(", "))));
     }
     let mut wanted = wanted(&params)?;
-    wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, of)| of);
+    wanted.states = Of::ALL.into_iter().filter(|(word, _)| *word == state).map(|(_, of)| of).collect();
     let told = Told::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, told)| told);
     if let Some(told) = told {
         settle(told, &mut wanted, &params)?;

@@ -57,6 +57,7 @@ use axum::routing::{MethodRouter, get, post};
 
 use crate::api::large;
 use crate::app::App;
+use crate::http::rates::Sizes;
 use crate::problem::{Kind, Problem};
 
 pub(crate) use assets::Assets;
@@ -140,7 +141,8 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
 ];
 
 /// The pages.
-pub(crate) fn router() -> Router<App> {
+pub(crate) fn router(sizes: &Sizes) -> Router<App> {
+    let large = || large(sizes);
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
     Router::new()
         .merge(at("/", get(|| async { Redirect::temporary("/jobs") })))

@@ -60,8 +60,10 @@ kinds! {
         "The registry has no such kind, no such name, or no such version of it. The detail names those that there are. Kinds are data, models, environments and components.";
     METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The address does not take this method",
         "The header Allow of the answer names those that it takes.";
-    NO_RESULT, "no-result", 409, "The job has no result",
-        "A job has a result once it has completed; one that failed or was canceled keeps what is done, and prs resume goes on with it. With summary_only there is no result file: the rows stay with the script.";
+    NO_RESULT, "no-result", 404, "The job brings no result file",
+        "With output_action: summary_only rows are counted, and stay with the script; commands and pipelines have outputs and no result file. The output of the job has all files that there are.";
+    NO_RESULT_YET, "no-result-yet", 409, "The job has no result yet",
+        "A job has a result once it has completed; the detail says how it stands. One that failed or was canceled keeps what is done, and resume goes on with it.";
     JOB_HAS_ENDED, "job-has-ended", 409, "The job has ended",
         "What has ended cannot be canceled.";
     JOB_IS_ACTIVE, "job-is-active", 409, "The job has not ended",
@@ -72,6 +74,8 @@ kinds! {
         "What the job brought is registered, so others read it where it lies. With output=keep the job goes and its output stays; or remove the registered version before.";
     NOTHING_TO_RESUME, "nothing-to-resume", 409, "Nothing of the job is missing",
         "A job that has completed with all items has nothing left to run. resubmit runs all of it again as a new job.";
+    OUTPUT_EXISTS, "output-exists", 409, "Something lies where the output is to go",
+        "Nothing is overwritten: move away what is there, or give the job another output. The detail names it.";
     NAME_TAKEN, "name-taken", 409, "There is a job of this name",
         "The request chose the id of the new job, and another job has it. Choose another one, or leave it out.";
     VERSION_EXISTS, "version-exists", 409, "There is such a version, with other content",
@@ -82,6 +86,8 @@ kinds! {
         "The request was understood, and what it is about does not allow it now. The detail says why.";
     LENGTH_REQUIRED, "length-required", 411, "The size of the body is not known",
         "A blob comes with the header Content-Length, so that what does not fit is refused before it is sent. Send no Transfer-Encoding: chunked.";
+    CURSOR_GONE, "cursor-gone", 410, "The job of this list was removed",
+        "The cursor goes on with a list of a job, and there is no such job any more: it was removed since the page before, or it never was one that this token sees.";
     PRECONDITION_FAILED, "precondition-failed", 412, "It is not what was expected",
         "The header If-Match names another version than there is, or If-None-Match: * expects that there is none: it was changed meanwhile. Get it again, and decide anew.";
     TOO_LARGE, "too-large", 413, "Too large",

@@ -10,6 +10,7 @@ use axum::Json;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use prs_common::job::keys::words_of;
 use serde::Serialize;
 
 pub(crate) use kinds::{ALL, Kind};
@@ -79,7 +80,11 @@ impl Problem {
             instance,
             request_id,
             hint: self.hint.as_deref(),
-            errors: &self.errors,
+            errors: self
+                .errors
+                .iter()
+                .map(|error| ErrorShown { error, allowed: words_of(&error.key) })
+                .collect(),
         }
     }
 
@@ -116,8 +121,16 @@ pub(crate) struct Document<'a> {
     /// The number of the request, as in the log of the server.
     request_id: &'a str,
     hint: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[ErrorAt]>::is_empty")]
-    errors: &'a [ErrorAt],
+    errors: Vec<ErrorShown<'a>>,
+}
+
+/// One thing that is wrong with what was sent, as programs read it.
+#[derive(Debug, Serialize)]
+struct ErrorShown<'a> {
+    #[serde(flatten)]
+    error: &'a ErrorAt,
+    /// The words that the key takes; null where it takes others than a few words.
+    allowed: Option<&'static [&'static str]>,
 }
 
 /// Left in an answer for the layer that knows the request: it writes the document, or the page.

@@ -122,3 +122,17 @@ fn the_script_gets_what_the_table_says() {
                     --error_threshold -1 --allowed_failed_count -1 --allowed_failed_percent 2.5 --logging_level INFO";
     assert_eq!(given.join(" "), expected);
 }
+
+#[test]
+fn a_key_of_a_few_words_tells_them() {
+    for (place, expected) in [
+        ("output_action", Some(&["append_row", "summary_only"][..])),
+        ("--set allow_reuse", Some(&["true", "false"])),
+        ("inputs[2].type", Some(&["file", "tabular", "mltable"])),
+        ("name", None),
+        ("", None),
+        ("inputs[0]", None),
+    ] {
+        assert_eq!(super::super::keys::words_of(place), expected, "{place}");
+    }
+}

@@ -36,7 +36,7 @@ pub(crate) async fn check(
         };
         if taken {
             let there = if place.is_file { "exists already" } else { "is not empty" };
-            return Err(Failure::wrong(format!(
+            return Err(Failure::output_exists(format_args!(
                 "{} {there}, and nothing there is overwritten: move it away, or give {} another path",
                 place.to,
                 named(place)
