@@ -114,6 +114,11 @@ fn is_told(web: &Web, id: &str, files: usize) {
     assert!(slow.iter().any(|one| one["index"] == 5), "{slow:?}");
     assert_eq!(indices("all&index=2-4"), [2, 3, 4]);
     assert_eq!(indices("all&node=77"), [] as [u64; 0]);
+    // A filter that stands several times fits any of its values; lists of their own stand alone.
+    assert_eq!(indices("all&node=77&node=0&index=2-4"), [2, 3, 4]);
+    assert_eq!(indices("failed&state=short"), [1, 3]);
+    assert_eq!(indices("failed&state=succeeded").len(), files);
+    assert_eq!(web.get(&format!("{below}/mini-batches?state=failed&state=running")).status, 400);
     let group = of("failed")[0]["group"].as_str().unwrap().to_owned();
     assert_eq!(numbers(&all(web, &format!("{below}/tries?group={group}"))), [(1, 1), (1, 2)]);
 
@@ -144,7 +149,12 @@ fn is_told(web: &Web, id: &str, files: usize) {
         assert_eq!(web.page(&format!("/jobs/{id}/{part}")).status, 200, "{part}");
     }
 
-    let statistics = web.get(&format!("{below}/statistics")).json(200);
+    let answer = web.get(&format!("{below}/statistics"));
+    let tag = answer.header("etag").unwrap();
+    let known =
+        |path: &str| web.ask_with("GET", &format!("{below}/{path}"), &[("If-None-Match", tag)], "").status;
+    assert_eq!((known("statistics"), known("statistics?parts=nodes")), (304, 200));
+    let statistics = answer.json(200);
     assert!(statistics["timeline"]["buckets"].as_array().is_some_and(|all| !all.is_empty()), "{statistics}");
     assert!(statistics["slowest"][0]["index"].is_u64(), "{statistics}");
     assert_eq!(web.get(&format!("{below}/statistics?parts=nodes")).json(200)["nodes"][0]["node_id"], 0);

@@ -99,6 +99,10 @@ fn what_is_said_of_a_job_is_changed_and_what_it_is_stays() {
     );
     assert_eq!(job.command(&["status", &id, "-o", "json"]).json()["keep_until"], changed["keep_until"]);
     assert_eq!(web.get("/api/v1/jobs?tag=why:a%20test").json(200)["total"], 1, "the list knows it at once");
+    // Values of one key are any of them, keys all of them.
+    assert_eq!(web.get("/api/v1/jobs?tag=why:a%20test&tag=why:other").json(200)["total"], 1);
+    assert_eq!(web.get("/api/v1/jobs?tag=why:a%20test&tag=odd:other").json(200)["total"], 0);
+    assert_eq!(web.get("/api/v1/jobs?name=none&name=&tag=why:a%20test").status, 400, "one is empty");
     let back = patch(&web, &id, &json!({"description": null, "keep_until": null})).json(200);
     assert_eq!(
         (&back["description"], &back["keep_until"], &back["display_name"]),

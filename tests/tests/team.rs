@@ -428,6 +428,9 @@ fn an_autoscaler_hears_how_many_workers_a_fleet_wants() {
     let mut web = Web::for_others(&job, None, &[]);
     web.set_token(&secret);
     let of_target = || web.get("/api/v1/targets/scaled").json(200);
+    let none = web.get("/api/v1/targets/nobody-named-it");
+    let tag = [("If-None-Match", none.header("etag").unwrap())];
+    assert_eq!(web.ask_with("GET", "/api/v1/targets/nobody-named-it", &tag, "").status, 304);
     let figures = |seen: &Value, keys: &[&str]| -> Vec<u64> {
         keys.iter().map(|key| seen[*key].as_u64().unwrap_or_else(|| panic!("{key}: {seen}"))).collect()
     };
