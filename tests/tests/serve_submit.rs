@@ -433,3 +433,24 @@ fn a_job_file_stands_in_a_folder_of_its_code() {
     // A folder that did not come holds nothing.
     assert!(post(&web, "/api/v1/jobs", &[FORM], &body("absent")).status >= 400);
 }
+
+#[test]
+fn what_lies_where_an_output_goes_is_not_overwritten() {
+    let job = Job::new(NAMES).with_files(1).with_runtime_folder();
+    let web = served(&job, &["--allow-path", job.path("").to_str().unwrap()]);
+    let taken = job.path("taken");
+    fs::create_dir(&taken).unwrap();
+    fs::write(taken.join("rows.txt"), "mine").unwrap();
+    let spec = json!({
+        "name": "over", "source_directory": job.path("code"), "entry_script": "main.py", "output": taken,
+        "append_row_file_name": "rows.txt", "inputs": [{"name": "pictures", "type": "file", "path": job.path("data")}],
+        "mini_batch_size": 1, "process_count_per_node": 1, "error_threshold": 0,
+    });
+    let body = json!({ "spec": spec, "set": { "logging_level": "LOUD" } });
+    let refused =
+        is_problem(&post(&web, "/api/v1/jobs", &[JSON], body.to_string().as_bytes()), 422, "job-file");
+    assert_eq!(refused["errors"][0]["allowed"], json!(["WARNING", "INFO", "DEBUG"]), "{refused}");
+    let answer = post(&web, "/api/v1/jobs", &[JSON], json!({ "spec": spec }).to_string().as_bytes());
+    is_problem(&answer, 409, "output-exists");
+    assert_eq!(fs::read_to_string(taken.join("rows.txt")).unwrap(), "mine");
+}
