@@ -131,9 +131,9 @@ fn jobs_are_listed_and_shown_as_the_commands_show_them() {
     assert!(few["detail"].as_str().unwrap().contains("colour"), "{few}");
     assert_eq!(web.get(&format!("{address}?fields=state")).json(200).as_object().unwrap().len(), 1);
     is_problem(&web.get("/api/v1/jobs/nobody-20260101-000000-aaaa"), 404, "job-not-found");
-    for path in ["/api/v1/jobs/..%2F..%2Fetc", "/api/v1/jobs/%2Fetc", "/api/v1/jobs/a%5Cb", "/api/v1/jobs/."]
-    {
-        is_problem(&web.get(path), 404, "job-not-found");
+    is_problem(&web.get("/api/v1/jobs/%2Fetc"), 404, "job-not-found");
+    for path in ["/api/v1/jobs/..%2F..%2Fetc", "/api/v1/jobs/a%5Cb", "/api/v1/jobs/."] {
+        is_problem(&web.get(path), 400, "bad-request");
     }
 }
 
@@ -158,9 +158,14 @@ fn results_outputs_and_logs_are_given_whole_and_in_ranges() {
     let outputs = web.get(&format!("/api/v1/jobs/{id}/outputs")).json(200);
     let name = outputs["value"][0]["path"].as_str().unwrap();
     assert_eq!(web.get(&format!("/api/v1/jobs/{id}/outputs/{name}")).body, whole.body);
-    for path in ["..%2Fjob.json", "nothing.txt", "%2Fetc%2Fpasswd", "..%2F..%2F..%2Fetc%2Fpasswd"] {
-        is_problem(&web.get(&format!("/api/v1/jobs/{id}/outputs/{path}")), 404, "file-not-found");
-        is_problem(&web.get(&format!("/api/v1/jobs/{id}/logs/{path}")), 404, "file-not-found");
+    for (path, status, kind) in [
+        ("nothing.txt", 404, "file-not-found"),
+        ("%2Fetc%2Fpasswd", 404, "file-not-found"),
+        ("..%2Fjob.json", 400, "bad-request"),
+        ("..%2F..%2F..%2Fetc%2Fpasswd", 400, "bad-request"),
+    ] {
+        is_problem(&web.get(&format!("/api/v1/jobs/{id}/outputs/{path}")), status, kind);
+        is_problem(&web.get(&format!("/api/v1/jobs/{id}/logs/{path}")), status, kind);
     }
 
     let logs = web.get(&format!("/api/v1/jobs/{id}/logs?q=job_result")).json(200);

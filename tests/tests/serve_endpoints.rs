@@ -103,7 +103,10 @@ fn a_caller_of_azure_changes_the_address_and_nothing_else() {
     let rows = web.get(&format!("/api/v1/jobs/{id}/result")).text();
     assert_eq!(rows, "0000.txt,one,3\n0001.txt,one,3\n0002.txt,one,3\n");
     assert_eq!(web.get(scoring).json(200)["value"].as_array().unwrap().len(), 1);
-    assert_eq!(web.get("/api/v1/jobs?endpoint=Heart").json(200)["value"][0]["deployment"], "xgb");
+    wait_for("the list of jobs, which is a second old at most, has it", PATIENCE, || {
+        let listed = web.get("/api/v1/jobs?endpoint=Heart").json(200);
+        (listed["value"][0]["deployment"] == "xgb").then_some(())
+    });
 
     // Commas that JSON does not have, and a name: who asks twice gets one job, and another may not have its name.
     let body = azure(Some("second")).to_string().replace("}}}", "},}}");

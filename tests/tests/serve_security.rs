@@ -436,7 +436,7 @@ fn pages_of_named_origins_ask_with_a_token_and_no_others_do() {
 
 #[test]
 fn a_path_that_wants_to_lead_out_is_refused_as_such() {
-    let (job, [id, _]) = scene();
+    let (job, [id, other]) = scene();
     let web = served(&job);
     for path in [
         format!("/api/v1/jobs/{id}/logs/..%2f..%2fhidden.txt"),
@@ -449,7 +449,12 @@ fn a_path_that_wants_to_lead_out_is_refused_as_such() {
     }
     let page = web.get(&format!("/api/v1/jobs/{id}/outputs?cursor=x"));
     assert_eq!(page.json(400)["type"], "/problems/bad-cursor");
-    assert_eq!(web.get("/api/v1/jobs/none/outputs?cursor=x").json(410)["type"], "/problems/cursor-gone");
+    let listed = web.get(&format!("/api/v1/jobs/{other}/logs?limit=1"));
+    let link = listed.header("link").unwrap().trim_start_matches('<');
+    let next = link.split('>').next().unwrap();
+    assert_eq!(web.get(next).status, 200, "{link}");
+    assert_eq!(web.send("DELETE", &format!("/api/v1/jobs/{other}"), &[], b"").status, 202);
+    assert_eq!(web.get(next).json(410)["type"], "/problems/cursor-gone");
     let result = web.get(&format!("/api/v1/jobs/{id}/result"));
     let digest = result.header("repr-digest").unwrap();
     let told = web.get(&format!("/api/v1/jobs/{id}")).json(200);
