@@ -115,8 +115,12 @@ fn the_code_of_a_job_is_shown_and_frames_lead_to_it() {
     assert!(files.iter().any(|file| file["path"] == "main.py" && file["bytes"] == FAILS.len()), "{listed}");
     let text = web.get(&format!("/api/v1/jobs/{id}/code/main.py"));
     assert_eq!((text.status, text.text()), (200, FAILS.to_owned()));
-    for path in ["nothing.py", "..%2Fjob.json", "%2Fetc%2Fpasswd"] {
-        is_problem(&web.get(&format!("/api/v1/jobs/{id}/code/{path}")), 404, "file-not-found");
+    for (path, status, kind) in [
+        ("nothing.py", 404, "file-not-found"),
+        ("%2Fetc%2Fpasswd", 404, "file-not-found"),
+        ("..%2Fjob.json", 400, "bad-request"),
+    ] {
+        is_problem(&web.get(&format!("/api/v1/jobs/{id}/code/{path}")), status, kind);
     }
     let archive = web.get(&format!("/api/v1/jobs/{id}/code.tar.gz"));
     let mut entries = tar::Archive::new(GzDecoder::new(&archive.body[..]));
@@ -260,8 +264,8 @@ fn rows_of_outputs_and_all_logs_are_given() {
     assert_eq!(last["rows"], json!([["5", "10"]]), "{last}");
     is_problem(&web.get(&format!("/api/v1/jobs/{id}/output-preview?rows=501")), 400, "bad-parameter");
     is_problem(&web.get(&format!("/api/v1/jobs/{id}/output-preview?from=middle")), 400, "bad-parameter");
-    for path in ["nothing", "..%2Fjob.json"] {
-        is_problem(&web.get(&format!("/api/v1/jobs/{id}/output-preview?path={path}")), 404, "file-not-found");
+    for (path, status, kind) in [("nothing", 404, "file-not-found"), ("..%2Fjob.json", 400, "bad-request")] {
+        is_problem(&web.get(&format!("/api/v1/jobs/{id}/output-preview?path={path}")), status, kind);
     }
 
     let archive = web.get(&format!("/api/v1/jobs/{id}/logs.tar.gz"));
