@@ -1,17 +1,18 @@
-//! What needs a person about a job, from what a look at it tells, and from what its orchestrator said last.
+//! What needs a person about a job, from what a look at it tells, and from what its orchestrator said last: the same sentences for its page, for
+//! programs and for lists.
 
 use prs_common::statistics::Live;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::report::error_list::{self, ErrorList};
 use prs_orchestrator::report::page::{self, PageLocation};
-use prs_portal::attention::{Attention, Severity, attention as sentences};
-use prs_portal::view::{Published, signals};
+use prs_portal::attention::{Attention, Workers, attention as sentences};
+use prs_portal::view::{FleetFact, Published, signals};
 
 use crate::homes::Seen;
 
 /// Sentences about a job as it was seen, the worst first; `called` is what commands call it.
 pub fn attention(seen: &Seen, live: Option<&Live>, called: &str) -> Vec<Attention> {
-    let Seen { record, result, standing } = seen;
+    let Seen { record, result, .. } = seen;
     let errors = ErrorList {
         schema: error_list::SCHEMA,
         errors: result.findings.errors.clone(),
@@ -19,33 +20,28 @@ pub fn attention(seen: &Seen, live: Option<&Live>, called: &str) -> Vec<Attentio
     };
     let statistics = Published { live: live.cloned(), ..Published::default() };
     let place = PageLocation { called, is_among_logs: false, steps: None };
-    let mut signals = signals(&page::facts(record, result, &errors, statistics, place));
-    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    if signals.top_error.is_empty()
-        && let Some(error) = record.status.errors.first()
-    {
-        signals.top_error = first(&format!("{}: {}", error.category, error.message));
+    let mut facts = page::facts(record, result, &errors, statistics, place);
+    facts.fleet = fleet(seen);
+    sentences(&signals(&facts))
+}
+
+/// What a fleet does for the job as it was seen; nothing of a job of this machine, of one that has ended, and of a pipeline, which no node serves.
+pub(crate) fn fleet(seen: &Seen) -> Option<FleetFact> {
+    let Seen { record, result, standing } = seen;
+    if standing.target.is_empty() || result.state.is_final() || record.pipeline.is_some() {
+        return None;
     }
-    if signals.has_ended || live.is_none() {
-        // Nobody watches over what has ended, and of what was never published nothing is late.
-        signals.stale_for = 0.0;
-    }
-    signals.away = standing.waits_for.iter().map(|away| away.server.to_owned()).collect();
-    let away_for = standing.waits_for.as_ref().and_then(|away| away.seconds);
-    let away_since = away_for.map(|seconds| now_us().saturating_sub((seconds * 1e6) as u64));
-    signals.began.extend(away_since.map(|us| ("server-away", us)));
-    let mut said = sentences(&signals);
-    if !result.state.is_final()
-        && let Some(remark) = seen.shown().remark_in_short()
-        && !said.iter().any(|one| ["no-worker", "server-away"].contains(&one.code))
-    {
-        let (code, command) = match standing.waits() {
-            Some(_) => ("no-worker", format!("prs worker --target {}", standing.target)),
-            None => ("note", format!("prs status {called}")),
-        };
-        let since_us = signals.began.iter().find(|(of, _)| *of == code).map(|(_, us)| *us);
-        said.push(Attention { code, severity: Severity::Warning, text: remark, command, part: "", since_us });
-        said.sort_by_key(|one| std::cmp::Reverse(one.severity));
-    }
-    said
+    let away = standing.waits_for.as_ref().map(|away| {
+        let since = away.seconds.map(|seconds| now_us().saturating_sub((seconds * 1e6) as u64));
+        (away.server.to_owned(), since)
+    });
+    let workers = standing.workers.as_ref().map(|found| Workers {
+        idle: found.idle.max(u64::from(found.watches)),
+        busy: found.busy,
+        elsewhere: found.elsewhere.iter().map(|one| (one.target.clone(), one.workers)).collect(),
+    });
+    // While the ledger is away nobody knows whether nodes serve it.
+    let nodes =
+        if away.is_some() { u64::from(record.status.nodes).max(1) } else { record.status.nodes.into() };
+    Some(FleetFact { nodes, workers, away })
 }

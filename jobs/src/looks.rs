@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prs_common::ledger::{Checkpoint, JobProgress, JobState};
+use prs_common::ledger::{Checkpoint, Conclusion, JobProgress, JobState};
 use prs_common::statistics::{self, Activity, Live, NAMES, Part, Summary};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
@@ -150,6 +150,8 @@ fn told(record: &JobRecord, parts: &HashMap<&'static str, Bytes>) -> Option<(Job
         return None;
     }
     let before = &record.status;
+    let end = JobState::ALL.into_iter().find(|state| state.as_str() == live.ends_as);
+    let end = end.map(|state| Conclusion { state, reason: live.ends_why.clone() });
     let progress = JobProgress {
         checkpoint: Checkpoint {
             scheduled: live.scheduled,
@@ -162,6 +164,7 @@ fn told(record: &JobRecord, parts: &HashMap<&'static str, Bytes>) -> Option<(Job
         items: live.items_succeeded.saturating_add(live.items_failed),
         items_succeeded: live.items_succeeded,
         segments: live.committed,
+        conclusion: end.or_else(|| before.progress.conclusion.clone()),
         ..before.progress.clone()
     };
     let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -227,6 +230,10 @@ mod tests {
         assert_eq!((state, progress.ended(), progress.items_failed()), (JobState::Running, 42, 4));
         assert_eq!((status.per_second, status.eta_seconds), (2.0, Some(29.0)));
         assert_eq!((status.nodes, status.failed_tries), (3, 7));
+        assert_eq!(status.progress.conclusion, None);
+        let ends = Live { ends_as: "canceled".into(), ends_why: "canceled by ana".into(), ..live() };
+        let end = told_of(&ends).unwrap().1.progress.conclusion.unwrap();
+        assert_eq!((end.state, &*end.reason), (JobState::Canceled, "canceled by ana"));
     }
 
     #[test]

@@ -7,12 +7,14 @@ use std::time::SystemTime;
 use prs_common::job::pipeline::{Pipeline, Step, step_id};
 use prs_common::{layout, statistics};
 use prs_orchestrator::job::record::StepResult;
+use prs_orchestrator::report::error_list::ErrorList;
 use prs_orchestrator::report::page::{self, PageLocation};
 use prs_portal::view::{Facts, report};
 
+use crate::attention::fleet;
 use crate::failure::Failure;
 use crate::homes::{self, JobHome, Seen, Whereabouts};
-use crate::looks::{Looked, Looks};
+use crate::looks::{Looked, Looks, brief};
 
 /// A page about a job.
 #[derive(Debug)]
@@ -48,6 +50,16 @@ pub async fn facts(
     facts_again(&mut Looks::default(), home, whereabouts, is_among_logs, steps).await
 }
 
+/// The same from these parts of its statistics alone, without its steps and its list of errors.
+pub async fn facts_of_parts(home: &dyn JobHome, names: &[&'static str]) -> Result<(Seen, Facts), Failure> {
+    let (seen, statistics) = brief(home, home.record().await?, names).await?;
+    let errors = ErrorList { errors: seen.result.findings.errors.clone(), ..ErrorList::default() };
+    let place = PageLocation { called: &home.called(), is_among_logs: false, steps: None };
+    let mut facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
+    facts.fleet = fleet(&seen);
+    Ok((seen, facts))
+}
+
 /// The same of a job that is looked at again and again.
 pub async fn facts_again(
     looks: &mut Looks,
@@ -62,7 +74,8 @@ pub async fn facts_again(
         seen.result.steps = steps_so_far(&seen.result.job_id, &plan.pipeline, &called, whereabouts).await?;
     }
     let place = PageLocation { called: &called, is_among_logs, steps };
-    let facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
+    let mut facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
+    facts.fleet = fleet(&seen);
     Ok((seen, facts))
 }
 

@@ -8,6 +8,8 @@ use crate::text::{count, counted, cut, percent};
 pub const MOST: usize = 8;
 /// Tries of a node from which its median says something.
 const ENOUGH_TRIES: u64 = 20;
+/// The list of what runs, below the page of a job.
+const RUNNING: &str = "mini-batches?state=running";
 /// Letters of an error that are shown.
 const LETTERS: usize = 240;
 
@@ -33,14 +35,16 @@ pub struct Attention {
     pub text: String,
     /// A command that helps; empty where none does.
     pub command: String,
-    /// The part of the page that has more; empty where none has.
+    /// The part of the page of the job that has more; empty where none has.
     pub part: &'static str,
+    /// The page that has more: below that of the job, or from the root on; empty where that is the page of the job itself.
+    pub path: String,
     /// When that began, microseconds since the Unix epoch; nothing where it is not known.
     pub since_us: Option<u64>,
 }
 
 /// The words of [`Attention::code`] and [`Attention::part`].
-const WORDS: [&str; 19] = [
+const WORDS: [&str; 21] = [
     "failed",
     "init-failing",
     "no-worker",
@@ -60,6 +64,8 @@ const WORDS: [&str; 19] = [
     "errors",
     "running",
     "nodes",
+    "shares",
+    "durations",
 ];
 
 /// A word of [`Attention::code`] or [`Attention::part`] that was written down; nothing where there is no such word.
@@ -67,13 +73,36 @@ pub fn known_word(word: &str) -> Option<&'static str> {
     WORDS.into_iter().find(|known| *known == word)
 }
 
+impl Attention {
+    /// The address that has more about the job with this id.
+    pub fn link(&self, job_id: &str) -> String {
+        match (&*self.path, self.part) {
+            ("", "") => format!("/jobs/{job_id}"),
+            ("", part) => format!("/jobs/{job_id}#{part}"),
+            (path, _) if path.starts_with('/') => path.to_owned(),
+            (path, _) => format!("/jobs/{job_id}/{path}"),
+        }
+    }
+}
+
 /// A node whose `run()` takes longer than that of the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowNode {
-    /// What it is called.
-    pub name: String,
+    /// Its id in the job.
+    pub node_id: u32,
     /// How many times as long as the median of all nodes.
     pub factor: f64,
+}
+
+/// Workers of the compute target of a job that no node serves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Workers {
+    /// Those with nothing to do, one that is about to serve the job among them.
+    pub idle: u64,
+    /// Those with other jobs.
+    pub busy: u64,
+    /// How many serve other targets, by the names of these; some of them.
+    pub elsewhere: Vec<(String, u64)>,
 }
 
 /// Failures before `run()` could be called.
@@ -102,8 +131,12 @@ pub struct Signals {
     pub seconds: f64,
     /// Nodes that serve it, and that it asks for.
     pub nodes: (u64, u64),
-    /// Seconds for which they were fewer.
-    pub fewer_for: f64,
+    /// Seconds for which they were fewer; nothing where they are not, or nobody knows since when.
+    pub fewer_for: Option<f64>,
+    /// Who else could serve it; nothing where nobody asked.
+    pub workers: Option<Workers>,
+    /// How it is decided that it ends, where that is no result; empty where it is not.
+    pub ends: String,
     /// Items, and mini-batches, that will be missing from the result.
     pub missing: (u64, u64),
     /// The error that costs most, in one line.
@@ -120,13 +153,13 @@ pub struct Signals {
     pub longest: Vec<(u64, f64)>,
     /// Mini-batches with an outcome, and all that are planned.
     pub done: (u64, u64),
-    /// Slow nodes, the slowest first.
-    pub slow: Vec<SlowNode>,
+    /// The slowest of the nodes that are far slower than the others, and how many these are.
+    pub slow: Option<(SlowNode, u64)>,
     /// Nodes that were lost; while the job runs, in the last ten minutes.
     pub nodes_lost: u64,
     /// Tries that failed, and all; while the job runs, in the last five minutes.
     pub tries: (u64, u64),
-    /// Whether mini-batches wait.
+    /// Whether mini-batches wait, and have for five minutes.
     pub waits: bool,
     /// Part of the time of slots that was idle in the last five minutes, 0 to 1, and what took the most of the rest but
     /// `run()`.
@@ -143,8 +176,8 @@ pub struct Signals {
 
 /// Which nodes are far slower than the others: of enough tries, at 1.5 times the median of medians, and beyond what their
 /// spread explains. Each with the median of its `run()`, seconds, and its tries; the slowest first.
-pub fn slow_nodes(nodes: &[(String, f64, u64)]) -> Vec<SlowNode> {
-    let known: Vec<&(String, f64, u64)> =
+pub fn slow_nodes(nodes: &[(u32, f64, u64)]) -> Vec<SlowNode> {
+    let known: Vec<&(u32, f64, u64)> =
         nodes.iter().filter(|(_, median, tries)| *tries >= ENOUGH_TRIES && *median > 0.0).collect();
     if known.len() < 3 {
         return Vec::new();
@@ -155,7 +188,7 @@ pub fn slow_nodes(nodes: &[(String, f64, u64)]) -> Vec<SlowNode> {
     let mut slow: Vec<SlowNode> = known
         .into_iter()
         .filter(|(_, median, _)| is_slow(*median))
-        .map(|(name, median, _)| SlowNode { name: name.clone(), factor: median / middle })
+        .map(|(node_id, median, _)| SlowNode { node_id: *node_id, factor: median / middle })
         .collect();
     slow.sort_by(|one, other| other.factor.total_cmp(&one.factor));
     slow
@@ -169,8 +202,9 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// The sentences, the worst first.
 pub fn attention(of: &Signals) -> Vec<Attention> {
-    let rules: [fn(&Signals) -> Option<Attention>; 15] = [
+    let rules: [fn(&Signals) -> Option<Attention>; 16] = [
         failed,
+        ends,
         init_failing,
         no_worker,
         stalled,
@@ -203,7 +237,23 @@ fn says(
     command: impl Into<String>,
     part: &'static str,
 ) -> Attention {
-    Attention { code, severity, text, command: command.into(), part, since_us: None }
+    // What has a page of its own, and what is a part of that of the job.
+    let path = if ["errors", "nodes"].contains(&part) { part.to_owned() } else { String::new() };
+    Attention { code, severity, text, command: command.into(), part, path, since_us: None }
+}
+
+impl Attention {
+    fn at(self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self }
+    }
+}
+
+fn ends(of: &Signals) -> Option<Attention> {
+    if of.has_ended || of.ends.is_empty() {
+        return None;
+    }
+    let text = format!("It is decided that the job {}", cut(&of.ends, LETTERS));
+    Some(says("note", Severity::Warning, text, format!("prs status {}", of.job), ""))
 }
 
 fn failed(of: &Signals) -> Option<Attention> {
@@ -225,11 +275,56 @@ fn init_failing(of: &Signals) -> Option<Attention> {
 }
 
 fn no_worker(of: &Signals) -> Option<Attention> {
-    if of.has_ended || of.nodes.0 > 0 || of.seconds <= 10.0 {
+    if of.has_ended || of.nodes.0 > 0 || of.seconds <= 10.0 || !of.ends.is_empty() {
         return None;
     }
-    let text = format!("No worker serves the compute target {} since {}", of.target, duration(of.seconds));
-    Some(says("no-worker", Severity::Error, text, format!("prs worker --target {}", of.target), ""))
+    let (target, command) = (&of.target, format!("prs worker --target {}", of.target));
+    let page = format!("/fleet/{target}");
+    let long = duration(of.seconds);
+    let Some(workers) = &of.workers else {
+        let text =
+            format!("No node serves the job for {long}; it wants workers of the compute target {target}");
+        return Some(says("no-worker", Severity::Warning, text, command, "").at(page));
+    };
+    match (workers.idle, workers.busy) {
+        (0, 0) => {
+            let text = format!(
+                "No worker serves the compute target {target} for {long}{}",
+                elsewhere(&workers.elsewhere)
+            );
+            Some(says("no-worker", Severity::Error, text, command, "").at(page))
+        }
+        (0, 1) => {
+            let text = format!("The one worker of the compute target {target} is busy with another job");
+            Some(says("fewer-nodes", Severity::Warning, text, command, "").at(page))
+        }
+        (0, busy) => {
+            let text = format!(
+                "All {} workers of the compute target {target} are busy with other jobs",
+                count(busy)
+            );
+            Some(says("fewer-nodes", Severity::Warning, text, command, "").at(page))
+        }
+        (idle, _) if of.seconds > 60.0 => {
+            let is = if idle == 1 { "is" } else { "are" };
+            let text = format!(
+                "No node serves the job for {long}, and {} of the compute target {target} {is} idle: see its log",
+                counted(idle, "worker")
+            );
+            Some(says("fewer-nodes", Severity::Warning, text, "prs workers", "").at(page))
+        }
+        _ => None,
+    }
+}
+
+/// ` (3 workers serve gpu)`; nothing where there are none.
+fn elsewhere(targets: &[(String, u64)]) -> String {
+    let serve = |workers: u64| if workers == 1 { "serves" } else { "serve" };
+    let of = |(target, workers): &(String, u64)| {
+        format!("{} {} {target}", counted(*workers, "worker"), serve(*workers))
+    };
+    let told: Vec<String> = targets.iter().map(of).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 
 fn stalled(of: &Signals) -> Option<Attention> {
@@ -242,7 +337,9 @@ fn stalled(of: &Signals) -> Option<Attention> {
         None => String::new(),
     };
     let text = format!("Nothing has ended for {}{oldest}", duration(quiet));
-    Some(says("stalled", Severity::Error, text, format!("prs logs {} --follow", of.job), "running"))
+    let said = says("stalled", Severity::Error, text, format!("prs logs {} --follow", of.job), "running");
+    let page = of.longest.first().map_or(RUNNING.to_owned(), |(index, _)| format!("mini-batches/{index}"));
+    Some(said.at(page))
 }
 
 fn data_missing(of: &Signals) -> Option<Attention> {
@@ -319,13 +416,14 @@ fn retry_storm(of: &Signals) -> Option<Attention> {
 }
 
 fn slow_node(of: &Signals) -> Option<Attention> {
-    let slowest = of.slow.first()?;
-    let others = match of.slow.len() - 1 {
+    let (slowest, all) = of.slow.as_ref()?;
+    let others = match all.saturating_sub(1) {
         0 => String::new(),
-        more => format!(", and {} more {} slow", count(more as u64), if more == 1 { "is" } else { "are" }),
+        more => format!(", and {} more {} slow", count(more), if more == 1 { "is" } else { "are" }),
     };
-    let text = format!("{} is {:.1} times slower than the others{others}", slowest.name, slowest.factor);
-    Some(says("slow-node", Severity::Warning, text, "", "nodes"))
+    let SlowNode { node_id, factor } = slowest;
+    let text = format!("node {node_id} is {factor:.1} times slower than the others{others}");
+    Some(says("slow-node", Severity::Warning, text, "", "nodes").at(format!("nodes/{node_id}")))
 }
 
 fn stragglers(of: &Signals) -> Option<Attention> {
@@ -342,16 +440,17 @@ fn stragglers(of: &Signals) -> Option<Attention> {
         counted(late, "mini-batch"),
         longest / p99
     );
-    Some(says("stragglers", Severity::Warning, text, "", "running"))
+    Some(says("stragglers", Severity::Warning, text, "", "running").at(RUNNING))
 }
 
 fn fewer_nodes(of: &Signals) -> Option<Attention> {
     let (live, wanted) = of.nodes;
-    if of.has_ended || live == 0 || live >= wanted || of.fewer_for < 60.0 {
+    let long = of.fewer_for.filter(|long| *long >= 60.0)?;
+    if of.has_ended || live == 0 || live >= wanted {
         return None;
     }
-    let text =
-        format!("{} of {} nodes serve the job; every other worker is busy", count(live), count(wanted));
+    // Whether other workers are busy, or there are none, a look at each page would have to ask.
+    let text = format!("{} of {} nodes serve the job for {}", count(live), count(wanted), duration(long));
     Some(says("fewer-nodes", Severity::Note, text, "prs workers", "nodes"))
 }
 
@@ -415,14 +514,33 @@ mod tests {
     #[test]
     fn each_rule_speaks_when_it_should_and_at_no_other_time() {
         type Change = fn(&mut Signals);
-        let table: [(&str, Change, Change); 16] = [
+        let table: [(&str, Change, Change); 20] = [
             ("failed", |of| of.failure = "why".into(), |of| of.failure.clear()),
             ("no-worker", |of| of.nodes = (0, 4), |of| (of.nodes, of.seconds) = ((0, 4), 9.0)),
             (
-                "fewer-nodes",
-                |of| (of.nodes, of.fewer_for) = ((2, 4), 61.0),
-                |of| (of.nodes, of.fewer_for) = ((2, 4), 59.0),
+                "no-worker",
+                |of| (of.nodes, of.workers) = ((0, 4), Some(Workers::default())),
+                |of| (of.nodes, of.seconds, of.workers) = ((0, 4), 9.0, Some(Workers::default())),
             ),
+            (
+                "fewer-nodes",
+                |of| (of.nodes, of.workers) = ((0, 4), Some(Workers { busy: 2, ..Workers::default() })),
+                |of| (of.nodes, of.workers) = ((1, 1), Some(Workers { busy: 2, ..Workers::default() })),
+            ),
+            (
+                "fewer-nodes",
+                |of| (of.nodes, of.workers) = ((0, 4), Some(Workers { idle: 1, ..Workers::default() })),
+                |of| {
+                    of.workers = Some(Workers { idle: 1, busy: 1, ..Workers::default() });
+                    (of.nodes, of.seconds) = ((0, 4), 59.0);
+                },
+            ),
+            (
+                "fewer-nodes",
+                |of| (of.nodes, of.fewer_for) = ((2, 4), Some(61.0)),
+                |of| (of.nodes, of.fewer_for) = ((2, 4), Some(59.0)),
+            ),
+            ("note", |of| of.ends = "ends as failed: no room".into(), |of| of.ends.clear()),
             ("data-missing", |of| of.missing = (20, 4), |of| of.missing = (0, 0)),
             (
                 "init-failing",
@@ -442,8 +560,8 @@ mod tests {
             ),
             (
                 "slow-node",
-                |of| of.slow = vec![SlowNode { name: "node 17".into(), factor: 3.1 }],
-                |of| of.slow.clear(),
+                |of| of.slow = Some((SlowNode { node_id: 17, factor: 3.1 }, 1)),
+                |of| of.slow = None,
             ),
             ("losing-nodes", |of| of.nodes_lost = 4, |of| of.nodes_lost = 3),
             ("retry-storm", |of| of.tries = (21, 100), |of| of.tries = (20, 100)),
@@ -473,6 +591,35 @@ mod tests {
     }
 
     #[test]
+    fn a_sentence_leads_to_what_it_is_about() {
+        type Change = fn(&mut Signals);
+        let table: [(Change, &str); 9] = [
+            (|of| of.slow = Some((SlowNode { node_id: 17, factor: 3.1 }, 3)), "/jobs/j/nodes/17"),
+            (|of| (of.quiet_for, of.longest) = (Some(70.0), vec![(7, 70.0)]), "/jobs/j/mini-batches/7"),
+            (|of| of.quiet_for = Some(70.0), "/jobs/j/mini-batches?state=running"),
+            (
+                |of| (of.done, of.longest) = ((960, 1_000), vec![(7, 3.0)]),
+                "/jobs/j/mini-batches?state=running",
+            ),
+            (|of| of.missing = (1, 1), "/jobs/j/errors"),
+            (|of| of.nodes_lost = 4, "/jobs/j/nodes"),
+            (|of| (of.nodes, of.workers) = ((0, 1), Some(Workers::default())), "/fleet/default"),
+            (|of| of.idle = (0.5, ""), "/jobs/j#shares"),
+            (|of| of.notes = vec!["a".into()], "/jobs/j"),
+        ];
+        for (change, expected) in table {
+            let mut of = running();
+            change(&mut of);
+            assert_eq!(attention(&of)[0].link("j"), expected);
+        }
+        let mut of = running();
+        let elsewhere = vec![("gpu".to_owned(), 3), ("big".to_owned(), 1)];
+        (of.nodes, of.workers) = ((0, 1), Some(Workers { elsewhere, ..Workers::default() }));
+        let said = &attention(&of)[0].text;
+        assert!(said.ends_with("(3 workers serve gpu, 1 worker serves big)"), "{said}");
+    }
+
+    #[test]
     fn a_sentence_says_since_when_it_is_so() {
         let mut of = running();
         (of.missing, of.notes, of.began) =
@@ -486,7 +633,9 @@ mod tests {
         let of = Signals {
             has_ended: true,
             nodes: (0, 4),
-            fewer_for: 900.0,
+            fewer_for: Some(900.0),
+            workers: Some(Workers::default()),
+            ends: "ends as failed".into(),
             quiet_for: Some(900.0),
             stale_for: 900.0,
             away: vec!["storage".into()],
@@ -520,20 +669,21 @@ mod tests {
 
     #[test]
     fn a_slow_node_is_slow_beyond_the_spread_of_the_others() {
-        let nodes = |medians: &[f64], tries: u64| -> Vec<(String, f64, u64)> {
-            medians.iter().enumerate().map(|(at, median)| (format!("node {at}"), *median, tries)).collect()
+        let nodes = |medians: &[f64], tries: u64| -> Vec<(u32, f64, u64)> {
+            medians.iter().enumerate().map(|(at, median)| (at as u32, *median, tries)).collect()
         };
         for (medians, tries, expected) in [
-            (&[0.2, 0.21, 0.19, 0.62][..], 20, &["node 3"][..]),
+            (&[0.2, 0.21, 0.19, 0.62][..], 20, &[3][..]),
             (&[0.2, 0.21, 0.19, 0.62], 19, &[]),
             (&[0.2, 0.21, 0.19, 0.29], 20, &[]),
             // Beyond 1.5 times the median, but the others differ as much.
             (&[0.1, 0.2, 0.3, 0.4, 0.5], 20, &[]),
             (&[0.2, 0.9], 20, &[]),
-            (&[1.0, 1.0, 1.0, 4.0, 9.0], 20, &["node 4", "node 3"]),
+            (&[1.0, 1.0, 1.0, 4.0, 9.0], 20, &[4, 3]),
             (&[], 20, &[]),
         ] {
-            let slow: Vec<_> = slow_nodes(&nodes(medians, tries)).into_iter().map(|slow| slow.name).collect();
+            let slow: Vec<_> =
+                slow_nodes(&nodes(medians, tries)).into_iter().map(|slow| slow.node_id).collect();
             assert_eq!(slow, expected, "{medians:?}");
         }
     }

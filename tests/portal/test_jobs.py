@@ -34,7 +34,7 @@ def test_a_job_that_runs_is_kept_new_followed_and_canceled(site: Site, page: Pag
     page.goto(f"{site.url}/jobs/{job}")
     page.click("text=Cancel…")
     page.click("button:has-text('Cancel the job')")
-    page.wait_for_url(f"**/jobs/{job}")
+    page.wait_for_url(lambda url: url.endswith(f"/jobs/{job}?told=cancel"))
     expect(page.locator(".chip").first).to_have_text("canceled")
     expect(page.locator("text=Cancel…")).to_have_count(0)
     assert program.wait(DEADLINE) == 130

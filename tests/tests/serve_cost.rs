@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_tests::deadline::wait_for;
+use prs_tests::harness::served::Watching;
 use prs_tests::harness::{Job, Redis, Simulated, SimulatedFleet, Simulation, Web};
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -21,6 +22,11 @@ const NODES: u32 = 500;
 /// Objects that a list of tries reads: the record, the directory and four parts, each of a few rows at least.
 const MOST_OF_TRIES: usize = 7;
 const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
+
+/// Looks at a job that are told, and the most KB of each; a picture may be as many KB ahead of that.
+const LOOKS: usize = 10;
+const MOST_OF_LOOK: usize = 16;
+const AHEAD: usize = 40;
 
 /// The most KB of the overview of a job of ten thousand mini-batches on four nodes.
 const TYPICAL: usize = 60;
@@ -294,6 +300,19 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
             }
         }
     }
+    // Who watches the largest is sent no more with a look than a line takes, but for a picture now and then.
+    let (largest, _) = made.iter().find(|(one, _)| one.id == "score-1000000-true").unwrap();
+    let watching = Watching::at(&web, &format!("/jobs/{}/live", largest.id));
+    let sizes = wait_for("looks at the largest job are told", PATIENCE, || {
+        largest.say(&fleet);
+        Some(watching.sizes()).filter(|sizes| sizes.len() >= LOOKS)
+    });
+    let mut sum = 0;
+    for (at, size) in sizes.iter().enumerate() {
+        sum += size;
+        assert!(sum <= (at + 1) * (MOST_OF_LOOK << 10) + (AHEAD << 10), "{sizes:?}");
+    }
+    drop(watching);
     // How a job stands: its record, and one look at the ledger while it runs.
     for (one, _) in &made {
         let calls = one.calls(&fleet, (&web, &monitor), &format!("/api/v1/jobs/{}", one.id));

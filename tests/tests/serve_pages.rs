@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
+use prs_tests::harness::served::Watching;
 use prs_tests::harness::{Answer, Job, Web};
 use serde_json::json;
 
@@ -25,6 +26,8 @@ def run(mini_batch):
         raise ValueError("none")
     if number == 1:
         raise KeyError("one")
+    if number == 5:
+        print("begins with <five>")
     while number == 5 and not os.path.exists(os.environ["GO"]):
         time.sleep(0.05)
     return [number]
@@ -87,6 +90,51 @@ fn tabs_count_and_lists_tell_what_runs_and_what_took_long() {
         assert_eq!(list("state=waiting")["value"], json!([{ "from": 5, "to": 5, "open": 1 }]));
         assert_eq!(list("state=slow&sort=index&index=2-3")["value"][0]["index"], 2);
         let page = |rest: &str| web.page(&format!("/jobs/{id}{rest}"));
+        // What runs has a page, and says where and what it printed.
+        let one = wait_for("what runs says what it consists of", PATIENCE, || {
+            let one = web.get(&format!("/api/v1/jobs/{id}/mini-batches/5")).json(200);
+            one["running"][0]["detail"].is_string().then_some(one)
+        });
+        let run = &one["running"][0];
+        assert_eq!((&one["state"], &one["tries"], &run["try"]), (&json!("running"), &json!([]), &json!(1)));
+        assert_eq!((&one["detail"], &run["detail"]), (&json!("0005.txt"), &json!("0005.txt")), "{one}");
+        let process = run["process"].as_str().unwrap().to_owned();
+        let html = wait_for("the page of what runs has what it printed", PATIENCE, || {
+            Some(page("/mini-batches/5").text()).filter(|html| html.contains("begins with &#60;five&#62;"))
+        });
+        let live = format!("/jobs/{id}/live?mini-batch=5");
+        for said in [live.as_str(), "Try 1: running", &process, "0005.txt"] {
+            assert!(html.contains(said), "{said}: {html}");
+        }
+        let watching = Watching::at(&web, &live);
+        watching.hears("parts");
+        drop(watching);
+        assert_eq!(page("/mini-batches/6").status, 404);
+        let node = web.get(&format!("/api/v1/jobs/{id}/nodes/0")).json(200);
+        assert_eq!(
+            (&node["state"], &node["busy"], &node["init_error"]),
+            (&json!("live"), &json!(1), &json!(null))
+        );
+        assert_eq!(
+            (&node["longest_running"][0]["index"], &node["longest_running"][0]["process"]),
+            (&json!(5), &json!(process))
+        );
+        let logs = node["processes"].as_array().unwrap();
+        let log = logs.iter().find(|one| one["name"] == *process).unwrap()["stdout"].as_str().unwrap();
+        assert!(web.get(&format!("/api/v1/jobs/{id}/logs/{log}")).text().contains("five"), "{node}");
+        assert_eq!(web.get(&format!("/api/v1/jobs/{id}/nodes/7")).status, 404);
+        let html = page("/nodes").text();
+        assert!(
+            html.contains(&format!("/jobs/{id}/mini-batches/5\"")) && html.contains("parts=node-list"),
+            "{html}"
+        );
+        assert_eq!(page("/nodes/part/table-hosts").status, 200);
+        assert_eq!(page("/nodes/0/part/table-hosts").status, 200);
+        assert_eq!(page("/nodes/part/odd").status, 404);
+        let tries = |rest: &str| web.get(&format!("/api/v1/jobs/{id}/tries?{rest}"));
+        assert_eq!(tries("node=3-9&node=0-0").json(200)["value"].as_array().unwrap().len(), 5);
+        assert_eq!(tries("node=1-9").json(200)["value"], json!([]));
+        assert_eq!(tries("node=9-1").status, 400);
         let html = page("/mini-batches?state=running&sort=index&node=").text();
         assert!(html.contains("/mini-batches/5\"") && html.contains("As of "), "{html}");
         assert!(page("/mini-batches?state=waiting").text().contains("1 mini-batch together."));

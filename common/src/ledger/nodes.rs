@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::RunningTry;
+use crate::mini_batch::MiniBatchIndex;
 use crate::source_line::SourceLine;
 
 /// Most distinct errors that a node tells of.
@@ -17,6 +18,8 @@ pub const MOST_RUNNING: usize = 64;
 
 /// Most tries of [`NodeReport::longest`].
 pub const MOST_LONGEST: usize = 3;
+/// Longest [`TryUnderWay::detail`], bytes.
+pub const MOST_DETAIL: usize = 120;
 
 /// How [`NodeReport::preparing`] begins where it is about a side input and not about the environment.
 pub const OF_SIDE_INPUT: &str = "side input ";
@@ -90,7 +93,7 @@ pub struct NodeReport {
     /// Processes that have a mini-batch under way.
     pub busy: u32,
     /// The tries that have been under way longest, whatever they are and [`MOST_LONGEST`] at most, the longest first.
-    pub longest: Vec<RunningTry>,
+    pub longest: Vec<TryUnderWay>,
     /// Tries of mini-batches that the user's code failed.
     pub failed_tries: u64,
     /// The first distinct errors, [`MOST_SEEN_ERRORS`] at most.
@@ -114,6 +117,24 @@ pub struct NodeLoad {
     pub cpu_percent: u32,
     /// The mean of its GPUs; absent where it has none, or they do not tell.
     pub gpu_percent: Option<u32>,
+}
+
+/// A try that is under way, as its page shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TryUnderWay {
+    /// The mini-batch.
+    pub index: MiniBatchIndex,
+    /// For how long, milliseconds.
+    pub age_ms: u64,
+    /// Which try of it, from 1; 0 where an older prs says it.
+    pub number: u32,
+    /// The process, from 0; absent where an older prs says it.
+    pub process: Option<u32>,
+    /// What the mini-batch consists of, [`MOST_DETAIL`] bytes at most; empty where the try has just begun.
+    pub detail: String,
+    /// How long standard output and standard error of its process were when it began; absent where several share them.
+    pub printed_from: Option<(u64, u64)>,
 }
 
 /// The last line that a process printed so far, or one about a side input on its way.

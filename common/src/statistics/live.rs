@@ -8,6 +8,8 @@ use crate::segment::TryStatus;
 pub const MOST_RECENT: usize = 400;
 /// Mini-batches that run longest, at most.
 pub const MOST_RUNNING: usize = 50;
+/// Steps of the last minutes, at most.
+const MOST_LATELY: usize = 60;
 /// Error groups that stand here, at most.
 const MOST_TOP_ERRORS: usize = 3;
 /// Former starts that have a line of their own, at most.
@@ -53,6 +55,14 @@ super::record::record! {
         pub node_id: u32,
         /// When it began, microseconds since the Unix epoch by the orchestrator's clock.
         pub since_us: u64,
+        /// Which try of it, from 1; 0 where that is not known.
+        pub number: u32,
+        /// Number of the process on the node; nothing where that is not known.
+        pub process: Option<u32>,
+        /// What it consists of, 120 bytes at most; empty where that is not known.
+        pub detail: String,
+        /// How long standard output and standard error of the process were when it began; nothing where that is not known.
+        pub printed_from: Option<(u64, u64)>,
     }
 }
 
@@ -104,6 +114,50 @@ super::record::record! {
         pub node_id: u32,
         /// What a node does before it runs anything, 120 bytes at most.
         pub preparing: String,
+    }
+}
+
+super::record::record! {
+    /// A node whose `run()` takes far longer than that of the others.
+    pub struct SlowOn {
+        /// Which one.
+        pub node_id: u32,
+        /// How many times as long as the median of all nodes.
+        pub factor: f64,
+        /// When its first try began; 0 where that is not known.
+        pub since_us: u64,
+    }
+}
+
+super::record::record! {
+    /// What needs a person, as far as the tries and the nodes of the job tell.
+    pub struct Signs {
+        /// Whether the rest was looked for: an older prs did not.
+        pub is_known: bool,
+        /// What half of all calls of `run()` took at most, microseconds; 0 where none ended.
+        pub run_p50_us: u64,
+        /// What 99 of 100 took.
+        pub run_p99_us: u64,
+        /// Nodes that are far slower than the others.
+        pub slow_nodes: u64,
+        /// The slowest of them.
+        pub slowest: Option<SlowOn>,
+        /// Nodes that were lost: in the last ten minutes, and in all of a job that has ended.
+        pub lost_nodes: u64,
+        /// When the first of these was heard of last; 0 where none was lost.
+        pub lost_us: u64,
+    }
+}
+
+super::record::record! {
+    /// Items that got their outcome in the last minutes, finer than the timeline tells it.
+    pub struct Lately {
+        /// When the first step began.
+        pub from_us: u64,
+        /// Length of a step, seconds.
+        pub step_s: u32,
+        /// The items of each step, 60 at most; none where the job is young.
+        pub items: Vec<u64>,
     }
 }
 
@@ -212,10 +266,20 @@ super::record::record! {
         pub followed: u64,
         /// Segments that were committed.
         pub committed: u64,
+        /// What needs a person.
+        pub signs: Signs,
+        /// The state that it is decided to end in, as in `state`; empty where nothing is decided.
+        pub ends_as: String,
+        /// Why, 500 bytes at most.
+        pub ends_why: String,
+        /// What happened in the last minutes, of a job that has run for an hour.
+        pub lately: Lately,
     }
 }
 
 impl Live {
+    /// Steps of the last minutes, at most.
+    pub const MOST_LATELY: usize = MOST_LATELY;
     /// Former starts that have a line of their own, at most.
     pub const MOST_FORMER: usize = MOST_FORMER;
     /// Error groups that stand here, at most.
@@ -241,6 +305,7 @@ impl Part for Live {
         ensure(self.running.len() <= MOST_RUNNING, "too many running mini-batches")?;
         ensure(self.top_errors.len() <= MOST_TOP_ERRORS, "too many errors")?;
         ensure(self.former.len() <= MOST_FORMER, "too many former starts")?;
+        ensure(self.lately.items.len() <= MOST_LATELY, "too many steps of the last minutes")?;
         ensure(self.rates.len() <= 16 && self.thresholds.len() <= 16, "too many rates")?;
         self.top_errors.iter().try_for_each(ErrorGroup::check)
     }

@@ -32,8 +32,11 @@ pub use errors::{
     Curve, ErrorExample, ErrorGroup, Errors, MOST_EXAMPLES, MOST_GROUPS, MOST_TRACEBACKS, group_id,
 };
 pub use histogram::{BINS, Histogram};
-pub use live::{FormerStart, InitState, Live, MOST_RECENT, MOST_RUNNING, Rate, RunningOn, Threshold, TryRow};
-pub use nodes::{MOST_NODES, NODE_BINS, NodeRow, NodeState, Nodes, node_bin};
+pub use live::{
+    FormerStart, InitState, Lately, Live, MOST_RECENT, MOST_RUNNING, Rate, RunningOn, Signs, SlowOn,
+    Threshold, TryRow,
+};
+pub use nodes::{MOST_NODES, NODE_BINS, NodeRow, NodeState, Nodes, RunsHere, node_bin};
 pub use plan_map::{Cell, MOST_CELLS, PlanMap};
 pub use summary::{MOST_SLOWEST, Shares, Summary};
 pub use timeline::{Bucket, MOST_BUCKETS, Pieces, Timeline};

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Part, ensure};
+use crate::ledger::MOST_LONGEST;
+use crate::mini_batch::MiniBatchIndex;
 
 /// Rows, at most. Of more nodes the least active are one row.
 pub const MOST_NODES: usize = 4_096;
@@ -25,6 +27,18 @@ pub enum NodeState {
     Left,
     /// It was not heard of for too long.
     Lost,
+}
+
+super::record::record! {
+    /// A mini-batch that runs on a node.
+    pub struct RunsHere {
+        /// Which one.
+        pub index: MiniBatchIndex,
+        /// When it began, microseconds since the Unix epoch by the orchestrator's clock.
+        pub since_us: u64,
+        /// Number of the process; nothing where that is not known.
+        pub process: Option<u32>,
+    }
 }
 
 super::record::record! {
@@ -84,6 +98,14 @@ super::record::record! {
         pub preparing: String,
         /// Why it cannot go on, 120 bytes at most.
         pub fatal: String,
+        /// Processes that have a mini-batch under way.
+        pub busy: u32,
+        /// Name of the program, the same for all jobs that it serves, 48 bytes at most.
+        pub instance: String,
+        /// Whether it gave up: `init()` failed too often in a row.
+        pub gave_up: bool,
+        /// What runs longest on it, the longest first, three at most.
+        pub longest: Vec<RunsHere>,
     }
 }
 
@@ -103,6 +125,7 @@ impl Part for Nodes {
 
     fn check(&self) -> Result<(), &'static str> {
         ensure(self.rows.len() <= MOST_NODES + 1, "too many nodes")?;
-        ensure(self.rows.iter().all(|row| row.bins.len() <= NODE_BINS), "a node of too many classes")
+        ensure(self.rows.iter().all(|row| row.bins.len() <= NODE_BINS), "a node of too many classes")?;
+        ensure(self.rows.iter().all(|row| row.longest.len() <= MOST_LONGEST), "a node that tells too much")
     }
 }

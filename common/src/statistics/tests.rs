@@ -171,7 +171,15 @@ fn sample() -> (Live, Activity, Summary, Errors, Nodes) {
         timeline: filled(&[(0, 5_000_000, 7), (90_000_000, 3, 1)]),
         former: vec![FormerStart { incarnation: 1, tries: 9, ..FormerStart::default() }],
         recent: vec![row.clone()],
-        running: vec![RunningOn { index: 9, node_id: 1, since_us: ORIGIN }],
+        running: vec![RunningOn {
+            index: 9,
+            node_id: 1,
+            since_us: ORIGIN,
+            number: 2,
+            process: Some(3),
+            detail: "a.txt".into(),
+            printed_from: Some((7, 8)),
+        }],
         ..Live::default()
     };
     let mut cells = Cells::default();

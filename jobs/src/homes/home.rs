@@ -20,7 +20,6 @@ use prs_common::layout;
 use prs_common::ledger::{JobLedger, JobState};
 use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::InputStores;
-use prs_orchestrator::job::findings::Findings;
 use prs_orchestrator::job::record::{JobRecordError, Output};
 use prs_orchestrator::{JobRecord, JobResult};
 use prs_worker::opener;
@@ -312,28 +311,15 @@ impl dyn JobHome + '_ {
 
     /// The result so far of a job that was seen.
     pub(crate) fn result_so_far(&self, record: &JobRecord) -> JobResult {
-        let progress = &record.status.progress;
         JobResult {
-            job_id: record.job_id.clone(),
-            name: record.spec.name.clone(),
-            submitted_us: record.submitted_us,
-            ended_us: None,
-            kept_until_us: None,
-            state: record.state,
             reason: self.interrupted().filter(|_| record.state.is_final()),
-            reused: None,
             output: Output {
                 // Where it will be.
                 uri: record.spec.deliver_to.clone().unwrap_or_else(|| self.output(record).uri("")),
                 ..Output::default()
             },
             logs: self.logs(),
-            mini_batches: progress.into(),
-            items: progress.into(),
-            seconds: record.status.seconds,
-            starts: Vec::new(),
-            findings: Findings { failures_allowed: record.spec.failures_allowed, ..Findings::default() },
-            steps: Vec::new(),
+            ..record.result_so_far()
         }
     }
 }

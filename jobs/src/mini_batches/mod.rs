@@ -18,6 +18,6 @@ mod wanted;
 
 pub use self::found::{CSV_COLUMNS, FoundTry, Range};
 pub use self::list::{Cursor, TryPage, list};
-pub use self::narrowed::{Told, narrowed, open_ranges};
-pub use self::one::{OneMiniBatch, one};
+pub use self::narrowed::{Told, narrowed, open_ranges, under_way};
+pub use self::one::{OneMiniBatch, RUNS_IN, known};
 pub use self::wanted::{Order, State, Wanted};

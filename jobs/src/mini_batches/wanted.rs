@@ -4,6 +4,9 @@ use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::TryStatus;
 use prs_common::try_table::{Block, Extent, Row, Which};
 
+/// Nodes that a part of the table tells apart.
+const TOLD_APART: u32 = 512;
+
 /// The states of mini-batches that a list can be of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum State {
@@ -85,8 +88,8 @@ pub struct Wanted {
     pub statuses: Vec<TryStatus>,
     /// Those of mini-batches from one to another, both included.
     pub index: Option<(MiniBatchIndex, MiniBatchIndex)>,
-    /// Those of one of these nodes.
-    pub nodes: Vec<u32>,
+    /// Those of the nodes from one to another, both included; of any of these ranges, and of all nodes where there is none.
+    pub nodes: Vec<(u32, u32)>,
     /// Those of processes of one of these names.
     pub processes: Vec<String>,
     /// Those of one of these error groups.
@@ -101,7 +104,17 @@ pub struct Wanted {
     pub order: Order,
 }
 
+/// Whether a part can have tries of nodes of a range; it tells no more than so many of them apart.
+fn may_have_some(extent: &Extent, (from, to): (u32, u32)) -> bool {
+    to - from >= TOLD_APART || (from..=to).any(|node| extent.may_have_node(node))
+}
+
 impl Wanted {
+    /// Whether tries of this node are asked for.
+    pub(super) fn is_of_node(&self, node_id: u32) -> bool {
+        any(&self.nodes, |(from, to)| (*from..=*to).contains(&node_id))
+    }
+
     /// The table that has all of them: that of troubled ones is short, whatever the job's size.
     pub(super) fn which(&self) -> Which {
         let is_troubled = |state: &State| matches!(state, State::Failed | State::Retried | State::Short);
@@ -117,7 +130,7 @@ impl Wanted {
         let failed = extent.rows - extent.tries(TryStatus::RunDone).min(extent.rows);
         extent.rows > 0
             && self.index.is_none_or(|(from, to)| extent.least_index <= to && from <= extent.most_index)
-            && any(&self.nodes, |node| extent.may_have_node(*node))
+            && any(&self.nodes, |range| may_have_some(extent, *range))
             && any(&self.groups, |group| extent.may_have_group(group))
             && self.from_us.is_none_or(|from| ran_until >= from)
             && self.to_us.is_none_or(|to| extent.first_us <= to)
@@ -142,7 +155,7 @@ impl Wanted {
         };
         any(&self.states, |state| row.is_outcome && is_in(state))
             && self.index.is_none_or(|(from, to)| (from..=to).contains(&row.index))
-            && any(&self.nodes, |node| *node == block.node_id)
+            && self.is_of_node(block.node_id)
             && any(&self.processes, |wanted| wanted == process())
             && any(&self.groups, |group| *group == row.group)
             && self.from_us.is_none_or(|from| row.started_us.saturating_add(row.elapsed_us) >= from)
@@ -212,8 +225,11 @@ mod tests {
             (wanted(|of| of.index = Some((4, 8))), 0),
             (wanted(|of| of.index = Some((4, 9))), 1),
             (wanted(|of| of.index = Some((10, 20))), 0),
-            (wanted(|of| of.nodes = vec![8]), 0),
-            (wanted(|of| of.nodes = vec![8, 7]), 2),
+            (wanted(|of| of.nodes = vec![(8, 8)]), 0),
+            (wanted(|of| of.nodes = vec![(8, 15), (0, 3)]), 0),
+            (wanted(|of| of.nodes = vec![(7, 7)]), 2),
+            (wanted(|of| of.nodes = vec![(0, 2), (6, 7)]), 2),
+            (wanted(|of| of.nodes = vec![(0, u32::MAX)]), 2),
             (wanted(|of| of.groups = vec!["abc".to_owned()]), 1),
             (wanted(|of| of.groups = vec!["abd".to_owned()]), 0),
             (wanted(|of| of.least_us = Some(90)), 1),
@@ -232,7 +248,7 @@ mod tests {
             assert!(found == 0 || wanted.may_be_in(&extent), "{wanted:?}");
         }
         assert!(!wanted(|of| of.index = Some((10, 20))).may_be_in(&extent));
-        assert!(!wanted(|of| of.nodes = vec![8]).may_be_in(&extent));
+        assert!(!wanted(|of| of.nodes = vec![(8, 12)]).may_be_in(&extent));
         assert!(!wanted(|of| of.statuses = vec![TryStatus::NodeLost]).may_be_in(&extent));
     }
 }

@@ -23,9 +23,11 @@ use prs_portal::view::Published;
 use crate::failure::Failure;
 use crate::homes::JobHome;
 
-pub use self::nodes::{NodeOrder, NodeRecord, nodes};
-pub use self::parts::{ListedTry, OpenRange, PARTS, Parts, RunningMiniBatch, running, slowest, waiting};
-pub use self::perf::{METRICS, Point, Series, Window, perf};
+pub use self::nodes::{NodeOrder, NodeRecord, RunsOnNode, nodes};
+pub use self::parts::{
+    ListedTry, LogPlace, OpenRange, PARTS, Parts, PrintedSoFar, RunningMiniBatch, running, slowest, waiting,
+};
+pub use self::perf::{METRICS, NodeSeries, Point, Series, Window, perf};
 
 /// What is published of a job, as it was seen: while it runs on a fleet that of its ledger.
 pub async fn published(home: &dyn JobHome, record: &JobRecord) -> Result<Published, Failure> {

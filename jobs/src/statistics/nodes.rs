@@ -1,7 +1,8 @@
 //! The nodes of a job, for programs and for pages.
 
-use prs_common::statistics::{NodeRow, NodeState, Nodes};
+use prs_common::statistics::{NodeRow, Nodes};
 use prs_common::timestamp::format_us;
+use prs_portal::view::node_state;
 use serde::Serialize;
 
 /// What of the nodes comes first.
@@ -16,15 +17,18 @@ pub enum NodeOrder {
     Failed,
     /// The one with most tries.
     Tries,
+    /// The one whose slots were idle for the most of its time.
+    Idle,
 }
 
 impl NodeOrder {
     /// The orders, by the word that a parameter has for each.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("node_id", Self::Id),
         ("-median_seconds", Self::Median),
         ("-failed_tries", Self::Failed),
         ("-tries", Self::Tries),
+        ("-idle_share", Self::Idle),
     ];
 }
 
@@ -44,12 +48,18 @@ pub struct NodeRecord {
     pub ip: String,
     /// Version of prs.
     pub version: String,
-    /// `live`, `left` or `lost`.
+    /// `live`, `silent` (nothing was heard of it for 15 s), `left`, `lost`, or `gave_up` (`init()` failed too often in a row).
     pub state: &'static str,
     /// Its slots.
     pub slots: u32,
     /// Processes that are up.
     pub processes: u32,
+    /// Of these, those that have a mini-batch under way.
+    pub busy: u32,
+    /// Which part of the time of its slots no try took, 0 to 1, since its first one began; null where none ended.
+    pub idle_share: Option<f64>,
+    /// What runs longest on it, the longest first, three at most.
+    pub longest_running: Vec<RunsOnNode>,
     /// Mini-batches that it has in hand.
     pub in_hand: u64,
     /// Tries that ended.
@@ -86,8 +96,27 @@ pub struct NodeRecord {
     pub fatal: String,
 }
 
-/// The nodes, in an order.
-pub fn nodes(of: &Nodes, order: NodeOrder) -> Vec<NodeRecord> {
+/// A mini-batch that runs on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunsOnNode {
+    /// Which one.
+    pub index: u64,
+    /// Since when.
+    pub since: String,
+    /// The process; null where the node does not tell it.
+    pub process: Option<String>,
+}
+
+/// Which part of the time of its slots no try took, since the first one began.
+fn idle_share(row: &NodeRow) -> Option<f64> {
+    let there_us = row.heard_us.saturating_sub(row.first_us).saturating_mul(u64::from(row.slots));
+    let is_known = row.first_us > 0 && there_us > 0;
+    is_known.then(|| (1.0 - row.busy_us as f64 / there_us as f64).clamp(0.0, 1.0))
+}
+
+/// The nodes of a job that has ended or not, in an order.
+pub fn nodes(of: &Nodes, order: NodeOrder, has_ended: bool) -> Vec<NodeRecord> {
     let middle = median(of.rows.iter().filter(|row| row.of <= 1).map(|row| row.median_us).collect());
     let mut rows: Vec<&NodeRow> = of.rows.iter().collect();
     // The row of all others stands last.
@@ -97,10 +126,11 @@ pub fn nodes(of: &Nodes, order: NodeOrder) -> Vec<NodeRecord> {
             NodeOrder::Median => row.median_us,
             NodeOrder::Failed => row.failed_tries,
             NodeOrder::Tries => row.tries,
+            NodeOrder::Idle => (idle_share(row).unwrap_or_default() * 1e6) as u64,
         };
         (row.of > 1, u64::MAX - most, row.node_id)
     });
-    rows.into_iter().map(|row| record(row, middle)).collect()
+    rows.into_iter().map(|row| record(row, middle, node_state(row, of.written_us, has_ended))).collect()
 }
 
 /// The middle one of those that are known.
@@ -110,7 +140,7 @@ fn median(mut medians: Vec<u64>) -> Option<u64> {
     medians.get(medians.len() / 2).copied()
 }
 
-fn record(row: &NodeRow, middle: Option<u64>) -> NodeRecord {
+fn record(row: &NodeRow, middle: Option<u64>, state: &'static str) -> NodeRecord {
     let seconds = |us: u64| us as f64 / 1e6;
     let known = |us: u64| (us > 0).then(|| seconds(us));
     let at = |us: u64| (us > 0).then(|| format_us(us));
@@ -121,13 +151,20 @@ fn record(row: &NodeRow, middle: Option<u64>) -> NodeRecord {
         host: row.host.clone(),
         ip: row.ip.clone(),
         version: row.version.clone(),
-        state: match row.state {
-            NodeState::Present => "live",
-            NodeState::Left => "left",
-            NodeState::Lost => "lost",
-        },
+        state,
         slots: row.slots,
         processes: row.processes,
+        busy: row.busy,
+        idle_share: idle_share(row),
+        longest_running: row
+            .longest
+            .iter()
+            .map(|one| RunsOnNode {
+                index: one.index,
+                since: format_us(one.since_us),
+                process: one.process.map(|number| format!("process{number:03}")),
+            })
+            .collect(),
         in_hand: row.in_hand,
         tries: row.tries,
         failed_tries: row.failed_tries,
@@ -170,9 +207,26 @@ mod tests {
             (NodeOrder::Median, [Some(1), Some(0), Some(2), None]),
             (NodeOrder::Failed, [Some(2), Some(0), Some(1), None]),
         ] {
-            let found: Vec<_> = nodes(&of, order).into_iter().map(|node| node.node_id).collect();
+            let found: Vec<_> = nodes(&of, order, false).into_iter().map(|node| node.node_id).collect();
             assert_eq!(found, expected, "{order:?}");
         }
-        assert_eq!(nodes(&of, NodeOrder::Median)[0].slow_factor, Some(3.0));
+        assert_eq!(nodes(&of, NodeOrder::Median, false)[0].slow_factor, Some(3.0));
+    }
+
+    #[test]
+    fn the_idlest_comes_first() {
+        let row = |node_id, busy_us| NodeRow {
+            node_id,
+            busy_us,
+            slots: 2,
+            first_us: 100,
+            heard_us: 200,
+            of: 1,
+            ..NodeRow::default()
+        };
+        let of = Nodes { rows: vec![row(0, 200), row(1, 50), row(2, 150)], written_us: 200 };
+        let found: Vec<_> =
+            nodes(&of, NodeOrder::Idle, false).iter().map(|node| (node.node_id, node.idle_share)).collect();
+        assert_eq!(found, [(Some(1), Some(0.75)), (Some(2), Some(0.25)), (Some(0), Some(0.0))]);
     }
 }

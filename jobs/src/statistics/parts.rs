@@ -58,7 +58,7 @@ impl Parts {
             recent: live("recent").map(|live| live.recent.iter().map(ListedTry::of).collect()),
             running: live("running").map(running_of),
             shares: summary("shares").map(SharesPart::of),
-            nodes: known.map(|known| nodes(known, NodeOrder::default())),
+            nodes: known.map(|known| nodes(known, NodeOrder::default(), published.has_ended())),
         }
     }
 }
@@ -506,11 +506,57 @@ pub struct RunningMiniBatch {
     /// Since when.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub since: String,
+    /// Which try of it runs, from 1; null where the node tells only that it runs, as of those that do not run longest.
+    #[serde(rename = "try")]
+    pub number: Option<u32>,
+    /// The process; null where several mini-batches share what tells that.
+    pub process: Option<String>,
+    /// What it consists of, as far as that is short; null where the node does not tell it.
+    pub detail: Option<String>,
+    /// Where what it has printed so far begins; null where that is not known. On a fleet logs arrive some seconds late.
+    pub printed: Option<PrintedSoFar>,
+}
+
+/// Where what a try has printed so far begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PrintedSoFar {
+    /// On standard output.
+    pub stdout: LogPlace,
+    /// On standard error.
+    pub stderr: LogPlace,
+}
+
+/// A place in a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LogPlace {
+    /// The log, below `logs/`.
+    pub path: String,
+    /// Bytes in front of it.
+    pub from: u64,
 }
 
 impl RunningMiniBatch {
-    fn of(one: &RunningOn) -> Self {
-        Self { index: one.index, node_id: one.node_id, since: format_us(one.since_us) }
+    /// As it was told.
+    pub fn of(one: &RunningOn) -> Self {
+        let process = one.process.map(|number| format!("process{number:03}"));
+        let printed = process.as_ref().zip(one.printed_from).map(|(process, (stdout, stderr))| {
+            let place = |stream: &str, from| LogPlace {
+                path: format!("user/{stream}/{}/{process}.{stream}.txt", one.node_id),
+                from,
+            };
+            PrintedSoFar { stdout: place("stdout", stdout), stderr: place("stderr", stderr) }
+        });
+        Self {
+            index: one.index,
+            node_id: one.node_id,
+            since: format_us(one.since_us),
+            number: Some(one.number).filter(|number| *number > 0),
+            process,
+            detail: Some(one.detail.clone()).filter(|detail| !detail.is_empty()),
+            printed,
+        }
     }
 }
 

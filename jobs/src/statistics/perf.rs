@@ -1,6 +1,7 @@
 //! What the nodes of a job used of their hosts, from `logs/perf/`, over time: of each bucket of time the least, the mean and the most
 //! of all nodes that are asked for.
 
+use futures_util::{StreamExt, TryStreamExt};
 use prs_common::layout;
 use prs_common::storage::{Storage, StorageErrorKind, StorageExt};
 use prs_common::timestamp::format_us;
@@ -20,6 +21,10 @@ pub const METRICS: [(&str, &str); 8] = [
     ("gpu", "percent"),
     ("gpu_memory", "bytes"),
 ];
+/// Nodes that are read side by side.
+const READS_AT_ONCE: usize = 16;
+/// Nodes with the most of a figure that are named.
+const MOST_HIGHEST: usize = 3;
 /// Nodes whose figures one call reads.
 const MOST_NODES: usize = 64;
 /// Bytes at the end of the figures of a node that are read.
@@ -30,8 +35,8 @@ const MB: f64 = 1_048_576.0;
 /// Which figures are asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
-    /// Those of this node; of all, where none is named.
-    pub node_id: Option<u32>,
+    /// Those of these nodes.
+    pub nodes: Vec<u32>,
     /// Since then, microseconds since the Unix epoch.
     pub from_us: Option<u64>,
     /// Until then.
@@ -52,8 +57,20 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Nodes that it is of.
     pub nodes: usize,
-    /// Nodes that were left out, for there are too many.
+    /// Nodes that were left out, for there are too many: it is of some from all over the job.
     pub nodes_left_out: usize,
+    /// The nodes with the most of it, three of several at most, the highest first.
+    pub highest: Vec<NodeSeries>,
+}
+
+/// A figure of one node over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeSeries {
+    /// The node.
+    pub node_id: u32,
+    /// Its points, the oldest first.
+    pub points: Vec<Point>,
 }
 
 /// A point: when, the least, the mean, the most.
@@ -64,41 +81,69 @@ pub struct Point(pub String, pub f64, pub f64, pub f64);
 /// A value at a time.
 type Value = (u64, f64);
 
-/// The figures named in `metrics`; empty where nobody looked at the hosts.
+/// The figures named in `metrics`; empty where nobody looked at the hosts. The tables of nodes are read side by side.
 pub async fn perf(home: &dyn JobHome, metrics: &[&str], window: &Window) -> Result<Vec<Series>, Failure> {
     let storage = &**home.storage();
-    let listed = storage.list_all(&format!("{}perf/", layout::LOGS)).await;
-    let listed = listed.map_err(home.cannot("list what nodes used of their hosts"))?;
-    let mut nodes: Vec<u32> = listed.iter().filter_map(|object| node_of(&object.key)).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes.retain(|node| window.node_id.is_none_or(|wanted| wanted == *node));
-    let left_out = nodes.len().saturating_sub(MOST_NODES);
-    nodes.truncate(MOST_NODES);
-    let asked = METRICS.into_iter().filter(|(name, _)| metrics.contains(name));
-    let mut series: Vec<(&str, &str, Vec<Value>)> =
-        asked.map(|(name, unit)| (name, unit, Vec::new())).collect();
-    for node in &nodes {
-        let host = read(home, storage, *node, "node_resource_usage").await?;
-        let disks = read(home, storage, *node, "node_disk_usage").await?;
-        for (metric, _, values) in &mut series {
-            values.extend(values_of(metric, &host, &disks));
-        }
-    }
+    let nodes = spread(&window.nodes, MOST_NODES);
+    let asked: Vec<_> = METRICS.into_iter().filter(|(name, _)| metrics.contains(name)).collect();
     let (from, to) = (window.from_us.unwrap_or(0), window.to_us.unwrap_or(u64::MAX));
-    let series = series.into_iter().map(|(metric, unit, mut values)| {
-        values.retain(|(at, _)| (from..=to).contains(at));
-        let points = reduced(values, window.points.max(1));
-        Series { metric, unit, points, nodes: nodes.len(), nodes_left_out: left_out }
+    let read_one = |node: u32| {
+        let asked = &asked;
+        async move {
+            let (host, disks) = futures_util::future::try_join(
+                read(home, storage, node, "node_resource_usage"),
+                read(home, storage, node, "node_disk_usage"),
+            )
+            .await?;
+            let values = |metric: &str| {
+                let mut values = values_of(metric, &host, &disks);
+                values.retain(|(at, _)| (from..=to).contains(at));
+                values
+            };
+            Ok::<_, Failure>((node, asked.iter().map(|(metric, _)| values(metric)).collect::<Vec<_>>()))
+        }
+    };
+    let reads: Vec<_> = nodes.into_iter().map(read_one).collect();
+    let reads = futures_util::stream::iter(reads).buffered(READS_AT_ONCE);
+    let found: Vec<(u32, Vec<Vec<Value>>)> = reads.try_collect().await?;
+    let points = window.points.max(1);
+    let series = asked.iter().enumerate().map(|(at, (metric, unit))| {
+        let told: Vec<(u32, &Vec<Value>)> = found
+            .iter()
+            .map(|(node, values)| (*node, &values[at]))
+            .filter(|(_, values)| !values.is_empty())
+            .collect();
+        Series {
+            metric,
+            unit,
+            points: reduced(told.iter().flat_map(|(_, values)| values.iter().copied()).collect(), points),
+            nodes: told.len(),
+            nodes_left_out: window.nodes.len().saturating_sub(found.len()),
+            highest: highest(&told, points),
+        }
     });
     Ok(series.filter(|series| !series.points.is_empty()).collect())
 }
 
-/// The node whose figures stand under a key.
-fn node_of(key: &str) -> Option<u32> {
-    let (_, below) = key.split_once("perf/")?;
-    let (node, file) = below.split_once('/')?;
-    file.starts_with("node_").then(|| node.parse().ok())?
+/// So many of all at most, from all over the list.
+fn spread(all: &[u32], most: usize) -> Vec<u32> {
+    let each = all.len().max(1).div_ceil(most.max(1));
+    if each == 1 { all.to_vec() } else { (0..most).map(|at| all[at * all.len() / most]).collect() }
+}
+
+/// The nodes with the highest mean, where there are several.
+fn highest(told: &[(u32, &Vec<Value>)], points: usize) -> Vec<NodeSeries> {
+    if told.len() < 2 {
+        return Vec::new();
+    }
+    let mean = |values: &[Value]| values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64;
+    let mut by_mean: Vec<_> = told.iter().map(|(node, values)| (mean(values), *node, values)).collect();
+    by_mean.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    let series = |(_, node_id, values): (f64, u32, &&Vec<Value>)| NodeSeries {
+        node_id,
+        points: reduced((*values).clone(), points),
+    };
+    by_mean.into_iter().take(MOST_HIGHEST).map(series).collect()
 }
 
 /// The end of a table of a node, with its header; empty where there is none.
@@ -224,8 +269,22 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_found_by_their_names() {
-        assert_eq!(node_of("logs/perf/3/node_resource_usage.csv"), Some(3));
-        assert_eq!(node_of("logs/perf/3/os/2026112112/processes_01"), None);
+    fn of_too_many_nodes_some_from_all_over_are_looked_at() {
+        let all: Vec<u32> = (0..500).collect();
+        let some = spread(&all, 64);
+        assert!(some.len() == 64 && some[0] == 0 && some[63] > 480, "{some:?}");
+        assert!(some.is_sorted_by(|one, other| one < other), "{some:?}");
+        assert_eq!(spread(&[3, 9], 64), [3, 9]);
+        assert_eq!(spread(&[], 64), [0; 0]);
+    }
+
+    #[test]
+    fn the_three_highest_are_named() {
+        let (low, high, most, middle) =
+            (vec![(0, 1.0)], vec![(0, 7.0)], vec![(0, 6.0), (1, 10.0)], vec![(0, 5.0)]);
+        let told = [(4, &low), (5, &high), (6, &most), (7, &middle)];
+        let named: Vec<u32> = highest(&told, 9).into_iter().map(|one| one.node_id).collect();
+        assert_eq!(named, [6, 5, 7]);
+        assert_eq!(highest(&told[..1], 9), [], "of one node there is nothing to name");
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::ledger::{Conclusion, JobState, SeenError};
 use prs_common::segment::TryStatus;
 use prs_common::statistics::{self, Errors, Part};
 use prs_common::timestamp::now_us;
@@ -87,9 +88,27 @@ pub fn facts(
             .then(|| FailedList { uri: format!("{}/{FAILED_MINI_BATCHES}", result.output.folder()) }),
         steps: result.steps.iter().map(|step| of_step(step, needs(record, step), place)).collect(),
         has_main_step: record.main_step().is_some(),
+        fleet: None,
+        ends: ends(record),
+        seen_error: record.status.errors.first().map(seen_error).unwrap_or_default(),
         statistics,
         now_us: now_us(),
     }
+}
+
+/// How it is decided that the job ends, where that is no result, and not written down yet.
+fn ends(record: &JobRecord) -> String {
+    let end = record.status.progress.conclusion.as_ref().filter(|end| end.state != JobState::Completed);
+    let Some(Conclusion { state, reason }) = end.filter(|_| !record.state.is_final()) else {
+        return String::new();
+    };
+    format!("ends as {}: {}", state.as_str(), reason.lines().next().unwrap_or_default())
+}
+
+/// An error that a node told of, in one line.
+fn seen_error(error: &SeenError) -> String {
+    let line = format!("{}: {}", error.category, error.message);
+    line.lines().next().unwrap_or_default().to_owned()
 }
 
 fn start(start: &StartResult) -> StartFact {

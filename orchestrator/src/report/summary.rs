@@ -6,9 +6,10 @@ use std::time::Duration;
 use prs_common::job::NamedAsset;
 use prs_common::ledger::{Conclusion, EndKind, EndedJob, IndexedJob, JobState, Ledger, LedgerError, Noted};
 use prs_common::registry::Use;
+use prs_common::statistics::Live;
 use prs_common::timestamp::now_us;
-use prs_portal::attention::{Attention, InitTrouble, Signals, attention as sentences};
-use prs_portal::view::{Published, signals};
+use prs_portal::attention::{Attention, attention as sentences};
+use prs_portal::view::{FleetFact, Published, signals};
 use serde::{Deserialize, Serialize};
 
 use super::error_list::{self, ErrorList};
@@ -195,19 +196,26 @@ impl JobSummary {
     }
 }
 
-/// What lists say of a job as its record, or the program that watches over it, has it.
-pub(crate) fn of_record(record: &JobRecord, state: JobState, status: &Status) -> JobSummary {
+/// What lists say of a job as its record, or the program that watches over it, has it; `live` is what that would publish now.
+pub(crate) fn of_record(
+    record: &JobRecord,
+    state: JobState,
+    status: &Status,
+    live: Option<Live>,
+) -> JobSummary {
     let result = record.result.as_ref();
-    let attention = match result.filter(|_| state.is_final()) {
-        Some(result) => attention_at_the_end(record, result),
-        None => attention(record, state, status),
+    let attention = if let Some(result) = result.filter(|_| state.is_final()) {
+        attention(record, result, live)
+    } else {
+        let record = JobRecord { state, status: status.clone(), ..record.clone() };
+        attention(&record, &record.result_so_far(), live)
     };
     JobSummary::of(record, state, status, result, (attention, phase(state, status)))
 }
 
 /// Notes a job in the index as its record has it, which was just written; where that fails, the keeper of the index finds it in storage.
 pub async fn note_new(ledger: &dyn Ledger, record: &JobRecord) {
-    let summary = of_record(record, record.state, &record.status);
+    let summary = of_record(record, record.state, &record.status, None);
     match tokio::time::timeout(PATIENCE, summary.note(ledger, Noted::Now)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(job = record.job_id, %error, "lists show the job a little later"),
@@ -215,45 +223,21 @@ pub async fn note_new(ledger: &dyn Ledger, record: &JobRecord) {
     }
 }
 
-/// What needs a person about a job that has not ended, as its orchestrator sees it; the worst of it.
-pub(crate) fn attention(record: &JobRecord, state: JobState, status: &Status) -> Option<Attention> {
-    let (spec, progress) = (&record.spec, &status.progress);
-    let error = status.errors.first();
-    let signals = Signals {
-        job: record.job_id.clone(),
-        has_ended: state.is_final(),
-        target: spec.compute_target.clone(),
-        nodes: (u64::from(status.nodes), u64::from(spec.node_count)),
-        missing: (progress.items_failed(), progress.failed),
-        top_error: error
-            .map(|error| first_line(&format!("{}: {}", error.category, error.message)))
-            .unwrap_or_default(),
-        init: InitTrouble {
-            failures: u64::from(status.init_failures),
-            error: String::new(),
-            is_ready: status.is_ready || progress.ended() > 0,
-        },
-        began: vec![("no-worker", record.started_us)],
-        ..Signals::default()
-    };
-    sentences(&signals).into_iter().next()
-}
-
-/// The same of a job that has ended.
-fn attention_at_the_end(record: &JobRecord, result: &JobResult) -> Option<Attention> {
+/// What needs a person about a job; the worst of it. Made as on its page, which has more.
+fn attention(record: &JobRecord, result: &JobResult, live: Option<Live>) -> Option<Attention> {
     let errors = ErrorList {
         schema: error_list::SCHEMA,
         errors: result.findings.errors.clone(),
         ..ErrorList::default()
     };
     let place = PageLocation { called: &record.job_id, is_among_logs: false, steps: None };
-    let mut signals = signals(&page::facts(record, result, &errors, Published::default(), place));
-    signals.stale_for = 0.0;
-    sentences(&signals).into_iter().next()
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+    let statistics = Published { live, ..Published::default() };
+    let mut facts = page::facts(record, result, &errors, statistics, place);
+    // A program that watches over it knows of its nodes.
+    let has_nodes = !result.state.is_final() && record.pipeline.is_none();
+    facts.fleet =
+        has_nodes.then(|| FleetFact { nodes: u64::from(record.status.nodes), ..FleetFact::default() });
+    sentences(&signals(&facts)).into_iter().next()
 }
 
 /// What it does at the moment, as its orchestrator sees it.
@@ -283,6 +267,8 @@ mod attention_form {
         command: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         part: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        path: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since_us: Option<u64>,
     }
@@ -295,6 +281,7 @@ mod attention_form {
             text: super::cut(&of.text, super::MOST_TEXT),
             command: of.command.clone(),
             part: of.part.to_owned(),
+            path: of.path.clone(),
             since_us: of.since_us,
         });
         form.serialize(serializer)
@@ -312,6 +299,7 @@ mod attention_form {
             text: form.text,
             command: form.command,
             part: known_word(&form.part).unwrap_or_default(),
+            path: form.path,
             since_us: form.since_us,
         }))
     }
@@ -328,21 +316,28 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use prs_common::ledger::{Checkpoint, JobProgress};
+    use prs_common::statistics::{Signs, SlowOn};
 
     use super::*;
     use crate::job::record::tests::{end, record};
 
     fn running() -> Status {
         let checkpoint = Checkpoint { scheduled: 10, complete: true, ..Checkpoint::default() };
-        let progress = JobProgress { checkpoint, succeeded: 4, items: 40, ..JobProgress::default() };
-        Status { progress, per_second: 2.0, eta_seconds: Some(3.0), ..Status::default() }
+        let progress = JobProgress {
+            checkpoint,
+            succeeded: 4,
+            items: 40,
+            items_succeeded: 40,
+            ..JobProgress::default()
+        };
+        Status { progress, nodes: 1, per_second: 2.0, eta_seconds: Some(3.0), ..Status::default() }
     }
 
     #[test]
     fn a_summary_goes_to_the_index_and_back() {
         let mut record = record();
         record.spec.tags.insert("team".to_owned(), "vision".to_owned());
-        let summary = of_record(&record, JobState::Running, &running());
+        let summary = of_record(&record, JobState::Running, &running(), None);
         assert_eq!(
             (summary.mini_batches.scheduled, summary.mini_batches.succeeded, summary.eta_seconds),
             (10, 4, Some(3.0))
@@ -354,11 +349,32 @@ mod tests {
     }
 
     #[test]
+    fn lists_say_of_a_job_that_runs_what_its_page_does() {
+        let (record, now_us) = (record(), now_us());
+        let live = |change: fn(&mut Live, u64)| {
+            let mut live = Live { started_us: record.started_us, written_us: now_us, ..Live::default() };
+            change(&mut live, now_us);
+            let attention = of_record(&record, JobState::Running, &running(), Some(live)).attention;
+            attention.map(|said| (said.code, said.path))
+        };
+        assert_eq!(live(|_, _| ()), None);
+        assert_eq!(
+            live(|live, now_us| live.last_outcome_us = now_us - 61_000_000),
+            Some(("stalled", "mini-batches?state=running".to_owned()))
+        );
+        let slow = |live: &mut Live, _| {
+            let one = SlowOn { node_id: 17, factor: 3.1, since_us: 7 };
+            live.signs = Signs { is_known: true, slowest: Some(one), slow_nodes: 1, ..Signs::default() };
+        };
+        assert_eq!(live(slow), Some(("slow-node", "nodes/17".to_owned())));
+    }
+
+    #[test]
     fn a_later_state_and_a_later_start_come_after() {
         let order = |start, state| {
             let mut record = record();
             record.incarnation = start;
-            of_record(&record, state, &Status::default()).indexed().order
+            of_record(&record, state, &Status::default(), None).indexed().order
         };
         let in_order = [
             (1, JobState::Queued),
@@ -377,7 +393,7 @@ mod tests {
         let mut status = running();
         let end = Conclusion { state: JobState::Canceled, reason: "asked".to_owned() };
         status.progress.conclusion = Some(end);
-        let summary = of_record(&record(), JobState::Running, &status);
+        let summary = of_record(&record(), JobState::Running, &status, None);
         assert_eq!(summary.eta_seconds, None);
     }
 
@@ -389,7 +405,7 @@ mod tests {
         let mut result = record.result.clone().unwrap();
         (result.state, result.reason) = (JobState::Failed, Some("ä".repeat(5_000)));
         record.result = Some(result);
-        let summary = of_record(&record, JobState::Failed, &Status::default());
+        let summary = of_record(&record, JobState::Failed, &Status::default(), None);
         let indexed = summary.indexed();
         assert!(indexed.summary.len() < 2_000, "{}", indexed.summary.len());
         let read = JobSummary::read(&indexed.summary).unwrap();

@@ -57,7 +57,8 @@ impl Watch<'_> {
         }
         let noted = async {
             self.heed_words().await;
-            let summary = of_record(&self.record, state, &self.status);
+            let live = self.live_now();
+            let summary = of_record(&self.record, state, &self.status, live);
             summary.note(&*self.job.membership, Noted::Now).await
         };
         match tokio::time::timeout(PATIENCE, noted).await {

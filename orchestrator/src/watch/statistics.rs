@@ -66,6 +66,11 @@ impl Watch<'_> {
         }
     }
 
+    /// What of the statistics tells where the job stands now.
+    pub(super) fn live_now(&self) -> Option<Live> {
+        Some(self.catalog.as_deref()?.statistics.standing(&self.standing("")))
+    }
+
     /// Writes all of it, with the reason why the job ended where it did not complete.
     pub(super) fn write_last_statistics(&mut self, reason: &str) {
         let Some(mut catalog) = self.catalog.take() else { return };

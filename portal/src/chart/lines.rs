@@ -1,15 +1,21 @@
-//! A figure of hosts over time: the mean of all nodes as a line, and the band from the least to the most behind it.
+//! A figure of hosts over time: the mean of the nodes as a line, the band from the least to the most behind it, and those nodes that have the
+//! most of it as lines of their own.
 
 use std::fmt::Write;
 
 use askama::Template;
 
-use super::figure::{Figure, Legend, Table};
+use super::figure::{Figure, Legend, Table, Walk};
 use super::scale::{Span, Tick, coordinate, round_up};
 use crate::text::times::clock;
 
 /// Width and height of the picture's own coordinates.
 const SIZE: (f64, f64) = (1_000.0, 100.0);
+/// How the lines of the highest nodes are dashed, the highest first.
+const DASHES: [&str; 3] = ["9 3", "4 3", "1 3"];
+/// Columns that are walked, at most.
+const MOST_COLUMNS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
 /// Rows of the table.
 const MOST_ROWS: usize = 60;
 
@@ -29,17 +35,21 @@ pub struct Lines {
     sentence: String,
     band: String,
     mean: String,
+    /// The lines of single nodes, with how each is dashed.
+    highest: Vec<(&'static str, String)>,
     top: String,
     half: String,
     ticks: Vec<Tick>,
 }
 
 impl Lines {
-    /// The figure `id` of these points, whose values `says` puts into words; nothing where there are fewer than two.
+    /// The figure `id` of these points, which are `whose`, and of the `highest` nodes; `says` puts values into words. Nothing where there are fewer
+    /// than two points.
     pub fn figure(
         id: &'static str,
         title: &str,
-        points: &[LinePoint],
+        (points, whose): (&[LinePoint], &str),
+        highest: &[(String, &[LinePoint])],
         says: impl Fn(f64) -> String,
     ) -> Option<Figure> {
         let (first, last) = (points.first()?, points.last()?);
@@ -70,6 +80,11 @@ impl Lines {
             sentence: sentence.clone(),
             band: if is_band { line(upper.chain(lower).collect()) + "z" } else { String::new() },
             mean: line(points.iter().map(|point| place(point, 1)).collect()),
+            highest: DASHES
+                .into_iter()
+                .zip(highest)
+                .map(|(dash, (_, points))| (dash, line(points.iter().map(|point| place(point, 1)).collect())))
+                .collect(),
             top: says(top),
             half: says(top / 2.0),
             ticks: span.ticks(),
@@ -81,16 +96,50 @@ impl Lines {
             sentence,
             picture: picture.render().unwrap_or_default(),
             legend: if is_band {
-                vec![legend("share-0", "mean of all nodes"), legend("busy-1", "from the least to the most")]
+                let mut both =
+                    vec![legend("share-0", whose), legend("busy-1", "from the least to the most of them")];
+                let named: Vec<&str> =
+                    highest.iter().take(DASHES.len()).map(|(name, _)| name.as_str()).collect();
+                if !named.is_empty() {
+                    both.push(legend(
+                        "line",
+                        &format!("highest, longest dashes first: {}", named.join(", ")),
+                    ));
+                }
+                both
             } else {
                 Vec::new()
             },
+            walk: walk(points, span, &says),
             table: Some(table(title, points, says)),
             is_open: false,
             is_apart: false,
-            walk: None,
         })
     }
+}
+
+/// What is read out at each point, the mean. Nothing where points have no common distance.
+fn walk(points: &[LinePoint], span: Span, says: impl Fn(f64) -> String) -> Option<Walk> {
+    let gaps = points.windows(2).map(|pair| pair[1].at_us.saturating_sub(pair[0].at_us));
+    let step_us = gaps.min().filter(|step| *step >= SECOND)?;
+    let columns = (span.to_us - span.from_us) / step_us + 1;
+    if columns > MOST_COLUMNS {
+        return None;
+    }
+    let mut cells = vec!["\u{2013}".to_owned(); columns as usize];
+    for point in points {
+        if let Some(cell) = cells.get_mut(((point.at_us - span.from_us) / step_us) as usize) {
+            // Blanks part the cells.
+            *cell = says(point.values[1]).replace(' ', "\u{202f}");
+        }
+    }
+    Some(Walk {
+        kind: "time",
+        from: span.from_us,
+        step: (step_us / SECOND).max(1),
+        rows: vec![("Mean".to_owned(), String::new(), cells.join(" "))],
+        ..Walk::default()
+    })
 }
 
 fn table(title: &str, points: &[LinePoint], says: impl Fn(f64) -> String) -> Table {
@@ -113,16 +162,24 @@ mod tests {
         let point = |second: u64, values| LinePoint { at_us: noon + second * 1_000_000, values };
         let says = |value: f64| format!("{value:.0} %");
         let one = [point(0, [40.0; 3]), point(10, [80.0; 3])];
-        let figure = Lines::figure("cpu", "CPU", &one, says).unwrap();
+        let figure = Lines::figure("cpu", "CPU", (&one, "a"), &[], says).unwrap();
         assert_eq!(figure.sentence, "60 % on average, 80 % at most, at 12:00:10 UTC.");
         assert!(
             figure.picture.contains("\"M0 60L1000 20\"") && figure.legend.is_empty(),
             "{}",
             figure.picture
         );
+        let high = [point(0, [50.0; 3]), point(10, [100.0; 3])];
+        let highest = [("node 17".to_owned(), &high[..])];
         let several = [point(0, [10.0, 40.0, 50.0]), point(10, [20.0, 80.0, 100.0])];
-        let figure = Lines::figure("cpu", "CPU", &several, says).unwrap();
+        let figure = Lines::figure("cpu", "CPU", (&several, "mean of 2 nodes"), &highest, says).unwrap();
+        let walk = figure.walk.unwrap();
+        assert_eq!((walk.step, &*walk.rows[0].2), (10, "40\u{202f}% 80\u{202f}%"));
+        assert!(figure.picture.contains("stroke-dasharray=\"9 3\""), "{}", figure.picture);
+        let said: Vec<_> = figure.legend.iter().map(|one| &*one.text).collect();
+        assert_eq!(said[0], "mean of 2 nodes");
+        assert!(said[2].ends_with("node 17"), "{said:?}");
         assert!(figure.picture.contains("M0 50L1000 0L1000 80L0 90z"), "{}", figure.picture);
-        assert!(Lines::figure("cpu", "CPU", &one[..1], says).is_none());
+        assert!(Lines::figure("cpu", "CPU", (&one[..1], "a"), &[], says).is_none());
     }
 }

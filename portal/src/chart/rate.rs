@@ -34,12 +34,50 @@ pub struct Rate {
     top: String,
     half: String,
     ticks: Vec<Tick>,
+    strip: Option<Strip>,
+}
+
+/// The last minutes of it, finer.
+#[derive(Debug, Clone, PartialEq, Eq, Template)]
+#[template(path = "chart/strip.html")]
+struct Strip {
+    says: String,
+    columns: usize,
+    area: String,
+    ticks: Vec<Tick>,
+}
+
+impl Strip {
+    /// Of the items of steps of so many seconds.
+    fn new((from_us, step_s, items): (u64, u32, &[u64])) -> Self {
+        let seconds = f64::from(step_s.max(1));
+        let rates: Vec<f64> = items.iter().map(|items| *items as f64 / seconds).collect();
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        let top = round_up(most);
+        let to_us = from_us + (seconds * 1e6) as u64 * items.len() as u64;
+        let long = crate::text::duration(seconds * items.len() as f64);
+        Self {
+            says: format!(
+                "The last {long}: at most {} items a second.",
+                per_second(most).trim_end_matches("/s")
+            ),
+            columns: rates.len(),
+            area: steps(rates.iter().map(|rate| rate / top * HEIGHT), HEIGHT),
+            ticks: Span { from_us, to_us }.ticks(),
+        }
+    }
 }
 
 impl Rate {
     /// The figure of these buckets, each `step_s` seconds long; nothing where there are fewer than three: they would be
     /// two blocks.
-    pub fn figure(from_us: u64, step_s: u32, buckets: &[RateBucket]) -> Option<Figure> {
+    /// Behind it stands a strip of the last minutes, where their beginning, the seconds of their steps and the items of each are given.
+    pub fn figure(
+        from_us: u64,
+        step_s: u32,
+        buckets: &[RateBucket],
+        lately: Option<(u64, u32, &[u64])>,
+    ) -> Option<Figure> {
         if buckets.len() < 3 {
             return None;
         }
@@ -57,6 +95,7 @@ impl Rate {
             half: short(top / 2.0),
             ticks: Span { from_us, to_us }.ticks(),
             sentence: sentence.clone(),
+            strip: lately.map(Strip::new),
         };
         let mut legend = vec![super::figure::Legend { class: "active", text: "items a second".to_owned() }];
         if !rate.failures.is_empty() {
@@ -137,4 +176,20 @@ fn table(from_us: u64, step_s: u32, buckets: &[RateBucket]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_minutes_stand_behind_it() {
+        let buckets = [RateBucket { items: 10, ..RateBucket::default() }; 3];
+        let lately = vec![50; 60];
+        let picture = Rate::figure(0, 3_600, &buckets, Some((7_200_000_000, 5, &lately))).unwrap().picture;
+        let says = format!("The last {}: at most 10 items a second.", crate::text::duration(300.0));
+        assert!(picture.contains(&says), "{picture}");
+        assert_eq!(picture.matches("<svg class=\"picture\"").count(), 2);
+        assert!(!Rate::figure(0, 3_600, &buckets, None).unwrap().picture.contains("The last"));
+    }
 }

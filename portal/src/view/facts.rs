@@ -5,6 +5,7 @@ use prs_common::ledger::JobState;
 use prs_common::statistics::{Activity, Errors, Live, Nodes, Summary};
 
 use super::ErrorFact;
+use crate::attention::Workers;
 
 /// A job at one moment.
 #[derive(Debug, Clone)]
@@ -59,10 +60,27 @@ pub struct Facts {
     pub steps: Vec<StepFact>,
     /// Whether one of them is the job itself, which the others prepare.
     pub has_main_step: bool,
+    /// What a fleet does for it; nothing of a job of this machine, and of one that has ended.
+    pub fleet: Option<FleetFact>,
+    /// How it is decided that it ends, in words, where that is no result; empty where it is not.
+    pub ends: String,
+    /// The first error that nodes told of, in one line; empty where there is none.
+    pub seen_error: String,
     /// What the orchestrator published.
     pub statistics: Published,
     /// When the page is made, microseconds since the Unix epoch.
     pub now_us: u64,
+}
+
+/// What a fleet does for a job that has not ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FleetFact {
+    /// Nodes that serve it.
+    pub nodes: u64,
+    /// Who could, where nobody does; nothing where nobody asked.
+    pub workers: Option<Workers>,
+    /// The server that gives no answer, and since when, microseconds since the Unix epoch, where that is known.
+    pub away: Option<(String, Option<u64>)>,
 }
 
 /// The parts of the statistics of a job, those that are there.
@@ -83,6 +101,12 @@ pub struct Published {
 }
 
 impl Published {
+    /// Whether the job had ended when this was published.
+    pub fn has_ended(&self) -> bool {
+        let ended = [JobState::Completed, JobState::Failed, JobState::Canceled].map(JobState::as_str);
+        self.live.as_ref().is_some_and(|live| ended.contains(&&*live.state))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.live.is_none() && self.activity.is_none() && self.summary.is_none() && self.nodes.is_none()

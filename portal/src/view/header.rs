@@ -78,6 +78,10 @@ impl Header {
         if in_flight > 0 {
             counts.push(format!("{} in flight", count(in_flight)));
         }
+        let retried = facts.statistics.live.as_ref().map_or(0, |live| live.retried);
+        if retried > 0 {
+            counts.push(format!("{} retried", count(retried)));
+        }
         if facts.failed_tries > 0 {
             counts.push(format!("{} failed", counted(facts.failed_tries, "try")));
         }

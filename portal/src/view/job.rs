@@ -5,15 +5,18 @@ use super::header::{Chip, Header};
 use super::pictures::{Detail, pictures, running as running_now, slowest};
 use super::settings::Settings;
 use super::signals::signals;
-use super::site::link_nodes;
 use super::{Facts, nodes};
 use crate::attention::{Attention, Severity, attention};
 use crate::chart::{Cell, Figure, Table};
-use crate::text::times::{day_and_clock, duration};
+use crate::text::times::{day_and_clock, duration, machine};
 use crate::text::{count, counted, cut, percent, plain};
 
 /// Why a page has no pictures, where a job has no statistics.
 const NO_STATISTICS: &str = "There are no statistics of this job: it ended before any were written, or an older prs ran it. What follows is what its record and its logs say.";
+
+/// The same while that may change.
+const NOT_YET: &str =
+    "There are no statistics of this job yet: they begin some seconds after its first node came.";
 
 /// What a page says of a job.
 #[derive(Debug)]
@@ -47,8 +50,10 @@ pub(crate) struct Line {
     pub(crate) family: &'static str,
     pub(crate) word: &'static str,
     pub(crate) said: Attention,
-    /// The part of the page that has more, and its name, where there is one.
-    pub(crate) link: Option<(&'static str, &'static str)>,
+    /// The address that has more, and what is there, where there is one.
+    pub(crate) link: Option<(String, String)>,
+    /// Since when it is so, for people and for programs; empty where nobody knows.
+    pub(crate) since: (String, String),
 }
 
 /// A step of a pipeline.
@@ -71,13 +76,6 @@ impl<'a> JobView<'a> {
         let below = logs.as_ref().filter(|logs| !logs.is_empty());
         let below = below.map(|_| format!("/jobs/{}/mini-batches", facts.job_id));
         let mut figures = pictures(facts, detail, below.as_deref());
-        let link = |table: &mut Table| {
-            if below.is_some() {
-                link_nodes(table, &facts.job_id);
-            }
-        };
-        let of_nodes = figures.iter_mut().filter(|figure| figure.id == "nodes");
-        of_nodes.filter_map(|figure| figure.table.as_mut()).for_each(link);
         if let Some(below) = &below {
             let tables = figures.iter_mut().filter(|figure| figure.id == "plan");
             tables.filter_map(|figure| figure.table.as_mut()).for_each(|table| link_ranges(table, below));
@@ -96,7 +94,10 @@ impl<'a> JobView<'a> {
         present.extend(nodes.map(|_| "nodes"));
         Self {
             header: Header::new(facts),
-            attention: attention(&signals(facts)).into_iter().map(|said| line(said, &present)).collect(),
+            attention: {
+                let page = below.as_ref().map(|_| facts.job_id.as_str());
+                attention(&signals(facts)).into_iter().map(|said| line(said, &present, page)).collect()
+            },
             errors: {
                 let code = format!("/jobs/{}/code", facts.job_id);
                 let served = below.is_some().then_some(Served { code: &code, called: &facts.called });
@@ -105,9 +106,9 @@ impl<'a> JobView<'a> {
             slowest,
             running,
             nodes: nodes.map(|of| {
-                let mut table = nodes::table(of, &nodes::slow(of), facts.state.is_final(), detail.rows.0);
-                link(&mut table);
-                table
+                let page = (0, detail.rows.0);
+                let served = below.is_some().then_some(facts.job_id.as_str());
+                nodes::table(of, &nodes::slow(of), facts.state.is_final(), page, served)
             }),
             settings: Settings::of(&facts.spec),
             starts: starts(facts),
@@ -115,11 +116,12 @@ impl<'a> JobView<'a> {
             missing_statistics: match published {
                 _ if is_pipeline || facts.reused.is_some() => String::new(),
                 published if !published.lacking.is_empty() => published.lacking.clone(),
+                published if published.is_empty() && !facts.state.is_final() => NOT_YET.to_owned(),
                 published if published.is_empty() => NO_STATISTICS.to_owned(),
                 _ => String::new(),
             },
             next: next(facts),
-            made: (format!("{} UTC", day_and_clock(facts.now_us)), crate::text::times::machine(facts.now_us)),
+            made: (format!("{} UTC", day_and_clock(facts.now_us)), machine(facts.now_us)),
             figures,
             facts,
             is_served: below.is_some(),
@@ -154,7 +156,8 @@ fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
 
-fn line(said: Attention, present: &[&str]) -> Line {
+/// A sentence on the page of a job, which has these parts. Where a server sends the page of the job with this id, there are others to lead to.
+fn line(said: Attention, present: &[&str], job_id: Option<&str>) -> Line {
     let (family, word) = match said.severity {
         Severity::Error => ("bad", "Error"),
         Severity::Warning => ("warn", "Warning"),
@@ -167,9 +170,24 @@ fn line(said: Attention, present: &[&str]) -> Line {
         ("shares", "Where the time goes"),
         ("durations", "Durations"),
     ];
-    let link = names.into_iter().find(|(part, _)| *part == said.part && present.contains(part));
+    let part = names.into_iter().find(|(part, _)| *part == said.part);
+    let of_part = |name: &str| (format!("#{}", said.part), name.to_owned());
+    let link = match (job_id, &*said.path) {
+        (Some(id), path) if !path.is_empty() => {
+            let number = path.split_once('/').map(|(_, number)| number).unwrap_or_default();
+            let name = match path {
+                _ if path.starts_with("nodes/") => format!("Node {number}"),
+                _ if path.starts_with("mini-batches/") => format!("Mini-batch {number}"),
+                _ if path.starts_with("/fleet") => "Fleet".to_owned(),
+                _ => part.map_or_else(|| "More".to_owned(), |(_, name)| name.to_owned()),
+            };
+            Some((said.link(id), name))
+        }
+        _ => part.filter(|(part, _)| present.contains(part)).map(|(_, name)| of_part(name)),
+    };
+    let since = said.since_us.map(|us| (format!("{} UTC", day_and_clock(us)), machine(us)));
     let said = Attention { text: plain(&said.text), ..said };
-    Line { family, word, said, link }
+    Line { family, word, said, link, since: since.unwrap_or_default() }
 }
 
 pub(crate) fn step(step: &super::StepFact) -> Step {

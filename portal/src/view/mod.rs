@@ -15,20 +15,23 @@ mod site;
 mod tests;
 
 pub use errors::{ErrorFact, ErrorPlace, ErrorTimes, ErrorTry};
-pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
+pub use facts::{Facts, FailedList, FleetFact, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
+pub use nodes::node_state;
+pub use pictures::{LaneOrder, parts_of_picture};
 pub use report::{MOST_BYTES, report};
-pub use signals::signals;
+pub use signals::{signals, signs};
 pub use site::{
     AgainPage, ApiPage, ApiRoute, AuditPage, AuditRow, Choice, Chrome, CodePage, CodeRow, ComparePage,
     ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow, DisplayPage, Due,
     EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, ErrorPage, ErrorsPage, FleetPage, GivenCall,
-    GivenToken, GraphPage, HelpPage, HostSeries, JobKind, JobPage, JobRow, JobsPage, LogEntry, LogFolder,
-    LogHit, LogLines, LogPage, LogRows, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow,
-    NodePage, NodesPage, OutputFile, OutputPage, PictureFile, Planned, Preview, PreviewPart, PrintedText,
-    ProblemPage, ProblemsPage, Refused, RegistryPage, RemovePage, SelectedPage, SelectedRow, ServerRow,
-    ServersPage, SettingsPage, SortLink, StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs, TargetRow,
-    TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter, WorkerList,
-    WorkerPage, WorkerRow, running_table, slow_table, waiting_table,
+    GivenToken, GraphPage, HelpPage, HostNode, HostSeries, JobKind, JobPage, JobRow, JobsPage, LogEntry,
+    LogFolder, LogHit, LogLines, LogPage, LogRows, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage,
+    NameRow, NodePage, NodeProcess, NodesPage, OutputFile, OutputPage, PictureFile, Planned, Preview,
+    PreviewPart, PrintedText, ProblemPage, ProblemsPage, Refused, RegistryPage, RemovePage, RunFact,
+    SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage, SortLink, StateCount, StepsPage,
+    SubmitPage, Tab, TabCounts, Tabs, TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage,
+    VersionRow, VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow, hosts_html, running_table,
+    slow_table, waiting_table,
 };
 pub use site::{CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors};

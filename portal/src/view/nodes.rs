@@ -2,10 +2,36 @@
 
 use prs_common::statistics::{NodeRow, NodeState, Nodes};
 
+use super::header::Chip;
 use crate::attention::{SlowNode, slow_nodes};
 use crate::chart::{Cell, NodeDot, NodeShape, Table};
 use crate::text::times::duration_us;
 use crate::text::{count, cut, percent};
+
+/// A node that was not heard of for longer is silent, microseconds.
+const SILENT: u64 = 15_000_000;
+
+/// Where a node is, of statistics that were written then: `live`, `silent`, `left`, `lost` or `gave_up`.
+pub fn node_state(row: &NodeRow, written_us: u64, has_ended: bool) -> &'static str {
+    match row.state {
+        NodeState::Lost => "lost",
+        _ if row.gave_up => "gave_up",
+        NodeState::Present if !has_ended && written_us.saturating_sub(row.heard_us) > SILENT => "silent",
+        NodeState::Present if !has_ended => "live",
+        NodeState::Present | NodeState::Left => "left",
+    }
+}
+
+/// The chip of a node in such a state.
+pub(crate) fn chip(state: &str) -> Chip {
+    match state {
+        "lost" => Chip { family: "bad", word: "lost" },
+        "gave_up" => Chip { family: "bad", word: "gave up" },
+        "silent" => Chip { family: "warn", word: "silent" },
+        "live" => Chip { family: "active", word: "serves" },
+        _ => Chip { family: "neutral", word: "left" },
+    }
+}
 
 /// What a node is called.
 pub(crate) fn name(row: &NodeRow) -> String {
@@ -16,7 +42,7 @@ pub(crate) fn name(row: &NodeRow) -> String {
 pub(crate) fn slow(nodes: &Nodes) -> Vec<SlowNode> {
     let single = nodes.rows.iter().filter(|row| row.of <= 1);
     let known: Vec<_> = single
-        .map(|row| (name(row), row.median_us as f64 / 1e6, row.tries.saturating_sub(row.failed_tries)))
+        .map(|row| (row.node_id, row.median_us as f64 / 1e6, row.tries.saturating_sub(row.failed_tries)))
         .collect();
     slow_nodes(&known)
 }
@@ -25,42 +51,46 @@ pub(crate) fn slow(nodes: &Nodes) -> Vec<SlowNode> {
 pub(crate) fn dots(nodes: &Nodes, slow: &[SlowNode]) -> Vec<NodeDot> {
     let known = nodes.rows.iter().filter(|row| row.of <= 1 && row.median_us > 0);
     known
-        .map(|row| {
-            let name = name(row);
-            NodeDot {
-                is_slow: slow.iter().any(|slow| slow.name == name),
-                name,
-                median: row.median_us as f64 / 1e6,
-                shape: match row.state {
-                    NodeState::Present => NodeShape::Serving,
-                    NodeState::Left => NodeShape::Left,
-                    NodeState::Lost => NodeShape::Lost,
-                },
-            }
+        .map(|row| NodeDot {
+            is_slow: slow.iter().any(|slow| slow.node_id == row.node_id),
+            name: name(row),
+            median: row.median_us as f64 / 1e6,
+            shape: match row.state {
+                NodeState::Present => NodeShape::Serving,
+                NodeState::Left => NodeShape::Left,
+                NodeState::Lost => NodeShape::Lost,
+            },
         })
         .collect()
 }
 
-/// The table, of so many rows at most: lost and slow nodes first, then those with failed tries, then by id.
-pub(crate) fn table(nodes: &Nodes, slow: &[SlowNode], has_ended: bool, most: usize) -> Table {
+/// The table: lost and slow nodes first, then those with failed tries, then by id; from a row on, and of so many at most. On a page of a
+/// server nodes, and what runs longest on each, lead to their pages below that of the job with an id.
+pub(crate) fn table(
+    nodes: &Nodes,
+    slow: &[SlowNode],
+    has_ended: bool,
+    (from, most): (usize, usize),
+    job_id: Option<&str>,
+) -> Table {
     let mut table = Table::new(
         "Nodes",
         &[
             "Node",
             "Worker",
             "State",
-            "#Slots",
+            "#Slots busy",
             "#Tries",
             "#Failed",
             "#Median run()",
             "#95 %",
             "#CPU",
             "#Factor",
+            "#Runs longest",
         ],
     );
     let factor = |row: &NodeRow| {
-        let name = name(row);
-        slow.iter().find(|slow| slow.name == name).map(|slow| slow.factor)
+        slow.iter().find(|slow| row.of <= 1 && slow.node_id == row.node_id).map(|slow| slow.factor)
     };
     let mut rows: Vec<(&NodeRow, Option<f64>)> = nodes.rows.iter().map(|row| (row, factor(row))).collect();
     rows.sort_by(|(one, one_factor), (other, other_factor)| {
@@ -73,20 +103,39 @@ pub(crate) fn table(nodes: &Nodes, slow: &[SlowNode], has_ended: bool, most: usi
             .then(one.of.cmp(&other.of))
             .then(one.node_id.cmp(&other.node_id))
     });
+    let all = rows.len();
     table.rows = rows
         .into_iter()
+        .skip(from)
+        .take(most)
         .map(|(row, factor)| {
             let number = |value: u64| Cell::Text(count(value));
             let time = |us: u64| Cell::Text(if us == 0 { "\u{2013}".to_owned() } else { duration_us(us) });
+            let link = |text: String, below: String| match job_id {
+                Some(id) => Cell::Link(text, format!("/jobs/{id}/{below}")),
+                None => Cell::Text(text),
+            };
+            let node = match row.of {
+                0 | 1 => link(name(row), format!("nodes/{}", row.node_id)),
+                _ => name(row).into(),
+            };
+            let runs = row.longest.first().filter(|_| !has_ended).map(|one| {
+                let long = duration_us(nodes.written_us.saturating_sub(one.since_us));
+                link(long, format!("mini-batches/{}", one.index))
+            });
+            let chip = chip(node_state(row, nodes.written_us, has_ended));
             vec![
-                name(row).into(),
+                node,
                 Cell::Text(cut(if row.worker.is_empty() { &row.host } else { &row.worker }, 32)),
-                match row.state {
-                    NodeState::Lost => Cell::Bad("lost".to_owned()),
-                    NodeState::Present if !has_ended => Cell::Text("serves".to_owned()),
-                    NodeState::Present | NodeState::Left => Cell::Text("left".to_owned()),
+                match chip.family {
+                    "bad" | "warn" => Cell::Bad(chip.word.to_owned()),
+                    _ => Cell::Text(chip.word.to_owned()),
                 },
-                number(u64::from(row.slots)),
+                if has_ended {
+                    number(u64::from(row.slots))
+                } else {
+                    format!("{} of {}", count(u64::from(row.busy)), count(u64::from(row.slots))).into()
+                },
                 number(row.tries),
                 if row.failed_tries > 0 { Cell::Bad(count(row.failed_tries)) } else { number(0) },
                 time(row.median_us),
@@ -96,8 +145,50 @@ pub(crate) fn table(nodes: &Nodes, slow: &[SlowNode], has_ended: bool, most: usi
                     Some(factor) => Cell::Bad(format!("{factor:.1}\u{d7}")),
                     None => Cell::Text("\u{2013}".to_owned()),
                 },
+                runs.unwrap_or_else(|| "\u{2013}".to_owned().into()),
             ]
         })
         .collect();
-    table.cut(most, "nodes, the slow and the failing first")
+    if from > 0 || all > table.rows.len() {
+        let last = from + table.rows.len();
+        let shown = format!("{} to {}", count(from as u64 + 1), count(last as u64));
+        let shown = if from == 0 { count(last as u64) } else { shown };
+        table.rest = format!("{shown} of {} nodes, the slow and the failing first.", count(all as u64));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_where_it_says_or_where_nobody_heard_of_it() {
+        let row = |state, heard_us, gave_up| NodeRow { state, heard_us, gave_up, ..NodeRow::default() };
+        let second = 1_000_000;
+        for (row, has_ended, expected) in [
+            (row(NodeState::Present, 90 * second, false), false, "live"),
+            (row(NodeState::Present, 84 * second, false), false, "silent"),
+            (row(NodeState::Present, 84 * second, false), true, "left"),
+            (row(NodeState::Left, 0, false), false, "left"),
+            (row(NodeState::Lost, 0, true), false, "lost"),
+            (row(NodeState::Left, 0, true), false, "gave_up"),
+            (row(NodeState::Present, 90 * second, true), false, "gave_up"),
+        ] {
+            assert_eq!(node_state(&row, 100 * second, has_ended), expected, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_the_table_say_which_nodes_they_have() {
+        let longest = vec![prs_common::statistics::RunsHere { index: 7, since_us: 1_000_000, process: None }];
+        let row = |node_id| NodeRow { node_id, of: 1, longest: longest.clone(), ..NodeRow::default() };
+        let nodes = Nodes { rows: (0..5).map(row).collect(), written_us: 4_000_000 };
+        let of = |page| table(&nodes, &[], false, page, Some("j")).to_string();
+        let first = of((0, 2));
+        assert!(first.contains("/jobs/j/nodes/1\"") && !first.contains("/jobs/j/nodes/2\""), "{first}");
+        assert!(first.contains("2 of 5 nodes") && first.contains("/jobs/j/mini-batches/7\""), "{first}");
+        assert!(of((4, 2)).contains("5 to 5 of 5 nodes"));
+        assert!(!of((0, 5)).contains("of 5 nodes"));
+    }
 }

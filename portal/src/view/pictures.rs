@@ -3,7 +3,7 @@
 use prs_common::ledger::JobState;
 use prs_common::segment::TryStatus;
 use prs_common::statistics::{
-    Activity, Bucket, Cell as PlanCell, Histogram, Lane, LaneKind, Live, Marks, Summary, TryRow,
+    Activity, Bucket, Cell as PlanCell, Histogram, Lane, LaneKind, Live, Marks, Part, Summary, TryRow,
 };
 
 use super::{Facts, nodes};
@@ -42,6 +42,37 @@ pub(crate) const IDS: [(&str, &str); 7] = [
     ("nodes", "picture-nodes"),
 ];
 
+/// The parts of the statistics that a picture is made of; nothing for what is no picture.
+pub fn parts_of_picture(id: &str) -> Option<&'static [&'static str]> {
+    Some(match id {
+        "rate" | "shares" | "tries" => &[Live::NAME],
+        "activity" => &[Live::NAME, Activity::NAME],
+        "plan" | "durations" => &[Live::NAME, Summary::NAME],
+        "nodes" => &[Live::NAME, prs_common::statistics::Nodes::NAME],
+        _ => return None,
+    })
+}
+
+/// The order of the rows of the picture of activity, behind those that stand out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneOrder {
+    /// Where `run()` takes longest.
+    Slowest,
+    /// Where most tries failed.
+    Failing,
+}
+
+impl LaneOrder {
+    /// The order that a word of an address names.
+    pub fn of(word: &str) -> Option<Self> {
+        match word {
+            "slowest" => Some(Self::Slowest),
+            "failures" => Some(Self::Failing),
+            _ => None,
+        }
+    }
+}
+
 /// The pictures, in the order of the questions that they answer. On a page of a server their places lead to mini-batches `below` an
 /// address; elsewhere nobody walks them.
 pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Vec<Figure> {
@@ -60,7 +91,7 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Ve
     let is_small = bars.is_some();
     figures.extend(bars);
     if let Some(of) = published.activity.as_ref().filter(|_| !is_small) {
-        figures.extend(activity(of));
+        figures.extend(activity(of, None));
     }
     if let Some(summary) = &published.summary {
         figures.extend(plan(summary, facts.mini_batches.0, facts.state, detail.ranges));
@@ -68,7 +99,8 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Ve
     }
     if let Some(of) = &published.nodes {
         let slow = nodes::slow(of);
-        let table = nodes::table(of, &slow, has_ended, detail.rows.0);
+        let served = below.map(|_| facts.job_id.as_str());
+        let table = nodes::table(of, &slow, has_ended, (0, detail.rows.0), served);
         figures.extend(Nodes::figure(&nodes::dots(of, &slow), table));
     }
     if !detail.tables {
@@ -78,9 +110,13 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Ve
     }
     for figure in &mut figures {
         figure.walk = figure.walk.take().and_then(|walk| {
-            let leads = !["durations", "nodes"].contains(&figure.id);
             let below = below?;
-            Some(Walk { open: if leads { below.to_owned() } else { String::new() }, ..walk })
+            let open = match figure.id {
+                "durations" => String::new(),
+                "nodes" => format!("/jobs/{}/nodes", facts.job_id),
+                _ => below.to_owned(),
+            };
+            Some(Walk { open, ..walk })
         });
     }
     figures
@@ -110,7 +146,9 @@ fn rate(live: &Live, step_s: u32, buckets: &[Bucket]) -> Option<Figure> {
             failed_tries: bucket.failed_tries,
         })
         .collect();
-    Rate::figure(live.timeline.origin_us(), step_s, &buckets)
+    let lately = &live.lately;
+    let strip = (!lately.items.is_empty()).then_some((lately.from_us, lately.step_s, &*lately.items));
+    Rate::figure(live.timeline.origin_us(), step_s, &buckets, strip)
 }
 
 fn shares(live: &Live, step_s: u32, buckets: &[Bucket]) -> Option<Figure> {
@@ -157,8 +195,21 @@ fn bar(row: &TryRow, single: bool) -> TryBar {
     }
 }
 
-fn activity(of: &Activity) -> Option<Figure> {
-    let lanes: Vec<chart::Lane> = of.named.iter().chain(&of.lanes).map(lane).collect();
+/// The activity in such an order, whose places lead to mini-batches `below` an address.
+pub(crate) fn sorted_activity(facts: &Facts, order: LaneOrder, below: &str) -> Option<Figure> {
+    let figure = activity(facts.statistics.activity.as_ref()?, Some(order))?;
+    let walk = figure.walk.map(|walk| Walk { open: below.to_owned(), ..walk });
+    Some(Figure { walk, ..figure })
+}
+
+fn activity(of: &Activity, order: Option<LaneOrder>) -> Option<Figure> {
+    let mut rest: Vec<&Lane> = of.lanes.iter().collect();
+    match order {
+        None => {}
+        Some(LaneOrder::Slowest) => rest.sort_by_key(|lane| std::cmp::Reverse(lane.median_us)),
+        Some(LaneOrder::Failing) => rest.sort_by_key(|lane| std::cmp::Reverse(lane.failed_tries)),
+    }
+    let lanes: Vec<chart::Lane> = of.named.iter().chain(rest).map(lane).collect();
     let from_us = of.origin_us;
     let to_us = from_us + u64::from(of.columns) * u64::from(of.step_s) * 1_000_000;
     chart::Activity::figure(Span { from_us, to_us }, &lanes)
@@ -194,7 +245,7 @@ fn lane(lane: &Lane) -> chart::Lane {
         failed: lane.cells.columns().map(|(_, marks)| marks != Marks::NONE).collect(),
         failed_tries: lane.failed_tries,
         query: match lane.kind {
-            LaneKind::Group => String::new(),
+            LaneKind::Group => format!("node={node}-{}", lane.last_node),
             LaneKind::Process => format!("node={node}&process={}", lane.process),
             LaneKind::Node | LaneKind::Slow | LaneKind::Failing => format!("node={node}"),
         },
@@ -310,6 +361,34 @@ mod tests {
         let young = Bucket { slots_us: 100, busy_us: 60, ..Bucket::default() };
         assert_eq!(bands(&young), [0, 60, 0, 0, 0, 40]);
         assert_eq!(bands(&Bucket::default()), [0; 6]);
+    }
+
+    #[test]
+    fn rows_of_activity_stand_in_the_order_that_is_asked_for_and_lead_to_their_nodes() {
+        let lane = |first_node, median_us, failed_tries| Lane {
+            kind: LaneKind::Group,
+            first_node,
+            last_node: first_node + 7,
+            median_us,
+            failed_tries,
+            cells: prs_common::statistics::Cells([250, 0].repeat(4)),
+            ..Lane::default()
+        };
+        let of = Activity {
+            step_s: 1,
+            columns: 4,
+            lanes: vec![lane(0, 10, 1), lane(8, 30, 0), lane(16, 20, 9)],
+            ..Activity::default()
+        };
+        let rows = |order| -> Vec<String> {
+            let walk = activity(&of, order).unwrap().walk.unwrap();
+            walk.rows.into_iter().map(|(_, query, _)| query).collect()
+        };
+        let query = |nodes: &str| format!("state=tries&node={nodes}");
+        assert_eq!(rows(None), ["0-7", "8-15", "16-23"].map(query));
+        assert_eq!(rows(LaneOrder::of("slowest")), ["8-15", "16-23", "0-7"].map(query));
+        assert_eq!(rows(LaneOrder::of("failures")), ["16-23", "0-7", "8-15"].map(query));
+        assert_eq!(LaneOrder::of("odd"), None);
     }
 
     #[test]

@@ -1,42 +1,89 @@
 //! The numbers that sentences of attention are made of, from what is known of a job.
 
 use prs_common::ledger::JobState;
-use prs_common::statistics::{Bucket, Live, NodeState, Nodes};
+use prs_common::statistics::{Bucket, Histogram, Live, NodeState, Nodes, Signs, SlowOn};
 
 use super::pictures::bands;
 use super::{Facts, nodes};
-use crate::attention::{InitTrouble, Signals};
+use crate::attention::{InitTrouble, Signals, SlowNode};
 use crate::chart::BANDS;
 
-/// The numbers of the job.
+/// A node that was heard of longer ago was not lost lately, microseconds.
+const LATELY: u64 = 600_000_000;
+/// What lasts shorter is no matter of slots that are idle, microseconds.
+const IDLE_LONG: u64 = 300_000_000;
+
+/// What needs a person, as the tries and the nodes of the job tell it.
+pub fn signs(run: &Histogram, nodes: &Nodes, has_ended: bool, now_us: u64) -> Signs {
+    let slow = nodes::slow(nodes);
+    let lost = nodes.rows.iter().filter(|row| {
+        row.state == NodeState::Lost && (has_ended || now_us.saturating_sub(row.heard_us) <= LATELY)
+    });
+    let slowest = slow.first().map(|one| SlowOn {
+        node_id: one.node_id,
+        factor: one.factor,
+        // It is slow by the median of all of its tries.
+        since_us: nodes.rows.iter().find(|row| row.node_id == one.node_id).map_or(0, |row| row.first_us),
+    });
+    Signs {
+        is_known: true,
+        run_p50_us: run.quantile_us(0.5).unwrap_or_default(),
+        run_p99_us: run.quantile_us(0.99).unwrap_or_default(),
+        slow_nodes: slow.len() as u64,
+        slowest,
+        lost_nodes: lost.clone().map(|row| row.of.max(1)).sum(),
+        lost_us: lost.map(|row| row.heard_us).min().unwrap_or_default(),
+    }
+}
+
+/// The same of a job whose orchestrator was an older prs, from what that published.
+fn signs_of(facts: &Facts) -> Signs {
+    let published = &facts.statistics;
+    match &published.live {
+        Some(live) if live.signs.is_known => live.signs.clone(),
+        _ => {
+            let (none, nobody) = (Histogram::default(), Nodes::default());
+            let run = published.summary.as_ref().map_or(&none, |summary| &summary.run);
+            let nodes = published.nodes.as_ref().unwrap_or(&nobody);
+            signs(run, nodes, facts.state.is_final(), facts.now_us)
+        }
+    }
+}
+
+/// The numbers of the job. They are the same wherever it is looked at: what only some readers read is in none of them.
 pub fn signals(facts: &Facts) -> Signals {
     let published = &facts.statistics;
     let has_ended = facts.state.is_final();
-    let live = published.live.as_ref();
-    let usual = published.summary.as_ref().map_or((0.0, 0.0), |summary| {
-        let share = |share: f64| summary.run.quantile_us(share).map_or(0.0, |us| us as f64 / 1e6);
-        (share(0.5), share(0.99))
-    });
-    let lost = published.nodes.as_ref().map_or(0, |nodes| {
-        nodes.rows.iter().filter(|row| row.state == NodeState::Lost).map(|row| row.of.max(1)).sum()
-    });
+    // What an earlier start said is not of this one.
+    let live = published.live.as_ref().filter(|live| has_ended || live.started_us >= facts.started_us);
+    let signs = signs_of(facts);
     let since = |us: u64| facts.now_us.saturating_sub(us) as f64 / 1e6;
+    let began = began(facts, &signs);
+    let began_at = |code: &str| began.iter().find(|(of, _)| *of == code).map(|(_, us)| *us);
     let (scheduled, succeeded, failed) = facts.mini_batches;
+    let wanted = u64::from(facts.spec.node_count);
+    let nodes = match (&facts.fleet, live) {
+        (Some(fleet), _) => (fleet.nodes, wanted),
+        (None, Some(live)) => (live.nodes, live.nodes_wanted),
+        (None, None) => (1, 1),
+    };
+    let is_waiting =
+        |live: &Live| live.waiting > 0 && facts.now_us.saturating_sub(live.started_us) >= IDLE_LONG;
+    let told = live.and_then(|live| live.top_errors.first()).filter(|_| !has_ended);
+    let listed = facts.errors.first().map(|error| headline(&error.category, &error.message));
+    let told = told.map(|error| headline(&error.category, &error.message));
     Signals {
         job: facts.called.clone(),
         has_ended,
         failure: facts.reason.clone().filter(|_| facts.state == JobState::Failed).unwrap_or_default(),
         target: facts.spec.compute_target.clone(),
-        seconds: facts.seconds,
-        nodes: live.map_or((1, 1), |live| (live.nodes, live.nodes_wanted)),
-        // Of how long they were fewer only the present is known: a job that began long ago has had the time.
-        fewer_for: facts.seconds,
+        seconds: if has_ended { facts.seconds } else { since(facts.started_us) },
+        nodes,
+        fewer_for: began_at("fewer-nodes").map(since),
+        workers: facts.fleet.as_ref().and_then(|fleet| fleet.workers.clone()),
+        ends: facts.ends.clone(),
         missing: (facts.items.2, facts.mini_batches_missing.max(failed)),
-        top_error: facts
-            .errors
-            .first()
-            .map(|error| headline(&error.category, &error.message))
-            .unwrap_or_default(),
+        top_error: told.or(listed).unwrap_or_else(|| facts.seen_error.clone()),
         init: live.map_or_else(InitTrouble::default, |live| InitTrouble {
             failures: live.init.failures,
             error: live.init.error.clone(),
@@ -46,26 +93,29 @@ pub fn signals(facts: &Facts) -> Signals {
             live.thresholds.iter().map(|one| (one.name.clone(), one.limit, one.used)).collect()
         }),
         quiet_for: live.filter(|live| live.last_outcome_us > 0).map(|live| since(live.last_outcome_us)),
-        usual,
+        usual: (signs.run_p50_us as f64 / 1e6, signs.run_p99_us as f64 / 1e6),
         longest: live.map_or_else(Vec::new, |live| {
             live.running.iter().map(|row| (row.index, since(row.since_us))).collect()
         }),
         done: (succeeded + failed, scheduled),
-        slow: published.nodes.as_ref().map(nodes::slow).unwrap_or_default(),
-        nodes_lost: lost,
+        slow: signs
+            .slowest
+            .map(|one| (SlowNode { node_id: one.node_id, factor: one.factor }, signs.slow_nodes)),
+        nodes_lost: signs.lost_nodes,
         tries: live.map_or((0, 0), |live| tries(live, has_ended)),
-        waits: live.is_some_and(|live| live.waiting > 0),
+        waits: live.is_some_and(is_waiting),
         idle: live.map_or((0.0, ""), idle),
-        stale_for: live.map_or(0.0, |live| since(live.written_us)),
-        away: Vec::new(),
+        // Of what was never published nothing is late.
+        stale_for: live.filter(|_| !has_ended).map_or(0.0, |live| since(live.written_us)),
+        away: facts.fleet.iter().flat_map(|fleet| &fleet.away).map(|(server, _)| server.clone()).collect(),
         notes: facts.spec.notes.clone(),
-        began: began(facts),
+        began,
     }
 }
 
 /// When what sentences are about began, microseconds since the Unix epoch, as far as that is known; what the timeline tells begins with a
 /// bucket of it.
-fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
+fn began(facts: &Facts, signs: &Signs) -> Vec<(&'static str, u64)> {
     // Half of all runs are short from the first one on.
     let mut began = vec![
         ("note", facts.submitted_us),
@@ -73,7 +123,10 @@ fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
         ("tiny-mini-batches", facts.started_us),
     ];
     began.extend(facts.ended_us.map(|us| ("failed", us)));
-    began.extend(facts.statistics.nodes.as_ref().and_then(slowest_since).map(|us| ("slow-node", us)));
+    began.extend(signs.slowest.iter().map(|one| ("slow-node", one.since_us)));
+    began.push(("losing-nodes", signs.lost_us));
+    let away = facts.fleet.as_ref().and_then(|fleet| fleet.away.as_ref()?.1);
+    began.extend(away.map(|us| ("server-away", us)));
     let Some(live) = &facts.statistics.live else { return began };
     // The limit that the sentence names.
     let near =
@@ -93,21 +146,13 @@ fn began(facts: &Facts) -> Vec<(&'static str, u64)> {
         // No process is ready since there are nodes.
         ("init-failing", first(|bucket| bucket.looks > 0 && bucket.nodes > 0)),
         ("data-missing", first(|bucket| bucket.failed > 0)),
-        ("losing-nodes", first(|bucket| bucket.node_losses > 0)),
         ("retry-storm", lately(&|bucket| bucket.failed_tries > 0)),
-        ("fewer-nodes", lately(&|bucket| bucket.looks > 0 && bucket.nodes < wanted)),
+        ("fewer-nodes", lately(&|bucket| bucket.looks == 0 || bucket.nodes < wanted)),
         ("idle-slots", lately(&|bucket| bucket.waiting > 0 && bucket.idle_us() * 10 > bucket.slots_us * 3)),
     ];
     began.extend(of_timeline.into_iter().filter_map(|(code, at)| Some((code, timeline.start_us(at?)))));
     began.retain(|(_, us)| *us > 0);
     began
-}
-
-/// When the slowest node began its first try: it is slow by the median of all of them.
-fn slowest_since(of: &Nodes) -> Option<u64> {
-    let slowest = nodes::slow(of).into_iter().next()?;
-    let row = of.rows.iter().find(|row| nodes::name(row) == slowest.name)?;
-    Some(row.first_us)
 }
 
 /// An error in one line.
@@ -155,10 +200,12 @@ mod tests {
     use prs_common::statistics::{NodeRow, Threshold};
 
     use super::*;
+    use crate::attention::Workers;
+    use crate::view::FleetFact;
     use crate::view::tests::{NOON, facts};
 
     fn since(facts: &Facts, code: &str) -> Option<u64> {
-        began(facts).into_iter().find(|(of, _)| *of == code).map(|(_, us)| us)
+        began(facts, &signs_of(facts)).into_iter().find(|(of, _)| *of == code).map(|(_, us)| us)
     }
 
     #[test]
@@ -187,5 +234,96 @@ mod tests {
         // An older prs noted no time of limits.
         facts.statistics.live.as_mut().unwrap().thresholds = vec![limit(9, 0)];
         assert_eq!(since(&facts, "threshold-near"), None);
+    }
+
+    fn codes(facts: &Facts) -> Vec<&'static str> {
+        crate::attention::attention(&signals(facts)).into_iter().map(|said| said.code).collect()
+    }
+
+    /// A job that runs for two minutes, of which the orchestrator said nothing yet.
+    fn young() -> Facts {
+        let mut facts = facts("score");
+        (facts.state, facts.ended_us, facts.complete) = (JobState::Queued, None, false);
+        facts.mini_batches = (0, 0, 0);
+        facts.items = (0, 0, 0);
+        facts.now_us = NOON + 120_000_000;
+        facts
+    }
+
+    #[test]
+    fn what_the_ledger_knows_is_said_without_any_statistics() {
+        let mut facts = young();
+        assert_eq!(codes(&facts), [""; 0], "a job of this machine");
+        let fleet = |nodes, workers| Some(FleetFact { nodes, workers, away: None });
+        facts.fleet = fleet(0, Some(Workers::default()));
+        assert_eq!(codes(&facts), ["no-worker"]);
+        facts.fleet = fleet(0, Some(Workers { busy: 3, ..Workers::default() }));
+        assert_eq!(codes(&facts), ["fewer-nodes"]);
+        facts.fleet = fleet(1, None);
+        assert_eq!(codes(&facts), [""; 0]);
+        facts.fleet = fleet(0, Some(Workers::default()));
+        facts.now_us = NOON + 9_000_000;
+        assert_eq!(codes(&facts), [""; 0], "it is too young");
+        facts.fleet =
+            Some(FleetFact { nodes: 1, away: Some(("Redis".to_owned(), Some(NOON + 7))), workers: None });
+        assert_eq!(codes(&facts), ["server-away"]);
+        assert_eq!(
+            signals(&facts).began.iter().find(|(code, _)| *code == "server-away"),
+            Some(&("server-away", NOON + 7))
+        );
+    }
+
+    #[test]
+    fn what_has_lasted_for_a_moment_only_is_not_said() {
+        let second = 1_000_000;
+        let look = |nodes, idle| Bucket {
+            looks: 1,
+            nodes,
+            waiting: 9,
+            slots_us: 4 * second,
+            busy_us: if idle { second } else { 4 * second },
+            ..Bucket::default()
+        };
+        let of = |seconds: u64, fewer_since: u64, idle: bool| {
+            let mut facts = young();
+            facts.now_us = NOON + seconds * second;
+            facts.spec.node_count = 4;
+            let mut live = Live {
+                started_us: NOON,
+                written_us: facts.now_us,
+                last_outcome_us: facts.now_us,
+                nodes: 4,
+                nodes_wanted: 4,
+                waiting: 9,
+                timeline: prs_common::statistics::Timeline::new(NOON),
+                ..Live::default()
+            };
+            for at in 0..seconds {
+                let nodes = if at >= fewer_since { 2 } else { 4 };
+                *live.timeline.at(NOON + at * second) = look(nodes, idle);
+                live.nodes = nodes;
+            }
+            facts.statistics.live = Some(live);
+            codes(&facts)
+        };
+        assert_eq!(of(200, 100, false), ["fewer-nodes"]);
+        assert_eq!(of(200, 150, false), [""; 0], "for 50 s");
+        assert_eq!(of(200, 500, true), [""; 0], "the job is young");
+        assert_eq!(of(310, 500, true), ["idle-slots"]);
+    }
+
+    #[test]
+    fn nodes_that_were_lost_long_ago_are_told_at_the_end_alone() {
+        let row =
+            |node_id, state, heard_us| NodeRow { node_id, state, heard_us, of: 1, ..NodeRow::default() };
+        let rows = vec![
+            row(0, NodeState::Lost, NOON),
+            row(1, NodeState::Lost, NOON + 700_000_000),
+            row(2, NodeState::Left, NOON + 700_000_000),
+        ];
+        let nodes = Nodes { rows, written_us: 0 };
+        let of = |has_ended| signs(&Histogram::default(), &nodes, has_ended, NOON + 800_000_000);
+        assert_eq!((of(false).lost_nodes, of(false).lost_us), (1, NOON + 700_000_000));
+        assert_eq!((of(true).lost_nodes, of(true).lost_us), (2, NOON));
     }
 }

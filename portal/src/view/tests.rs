@@ -57,6 +57,9 @@ pub(super) fn facts(name: &str) -> Facts {
         failed_list: None,
         steps: Vec::new(),
         has_main_step: false,
+        fleet: None,
+        ends: String::new(),
+        seen_error: String::new(),
         statistics: Published::default(),
         now_us: NOON + 5_000_000,
     }

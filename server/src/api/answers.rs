@@ -87,6 +87,7 @@ answers! {
     get "/api/v1/jobs/{job}/failed-items": [200], Answer::JsonOr("FailedItems", "text/plain"), [];
     get "/api/v1/jobs/{job}/statistics": [200, 304], Answer::Json(&["Statistics"]), ["ETag"];
     get "/api/v1/jobs/{job}/nodes": [200], Answer::Json(&["PageOfNodeRecord"]), [];
+    get "/api/v1/jobs/{job}/nodes/{node_id}": [200], Answer::Json(&["NodeObject"]), [];
     get "/api/v1/jobs/{job}/perf": [200], Answer::Json(&["Hosts"]), [];
     get "/api/v1/jobs/{job}/mini-batches": [200], Answer::Json(&["TriesPage"]), [];
     get "/api/v1/jobs/{job}/mini-batches/{index}": [200], Answer::Json(&["MiniBatch"]), [];
@@ -337,7 +338,7 @@ mod tests {
             .into_generator();
         add!(answers: JobsPage<'_>, WholeJob, Page<WholeJob>, DryRun, packing::ToSend, packing::KeptOut, Versioned<Shown>, code::Files,
             Versioned<Errors>, Versioned<ErrorGroupRecord>, Versioned<FailedItems>, statistics::Statistics, Page<NodeRecord>,
-            statistics::Hosts, mini_batches::TriesPage, mini_batches::MiniBatch, Page<Log>, logs::Window, logs::LogSearch,
+            statistics::Hosts, statistics::NodeObject, mini_batches::TriesPage, mini_batches::MiniBatch, Page<Log>, logs::Window, logs::LogSearch,
             Page<outputs::OutputFile>, Versioned<Preview>, Page<endpoints::Shown>, Page<Versioned<Deployment>>, AzureJob,
             azure::AzurePage, management::AzureObject, management::AzureOperation, uploads::MissingBlobs, Page<RegisteredName>, Page<Versioned<Registered>>, registry::WithUses,
             Page<fleet::Target>, Page<prs_jobs::fleet::WorkerView>, Page<ServerView>, fleet::Draining, Page<Token>, CreatedToken, Page<AuditLine>,

@@ -74,8 +74,9 @@ routes! {
         ("parts", "timeline, activity, durations, plan_map, slowest, recent, running, shares, nodes; several with commas [all but nodes]")
     ], "What it did over time, as its orchestrator publishes it; each part says its resolution.";
     get "/api/v1/jobs/{job}/nodes", "read", [
-        ("sort", "node_id, -median_seconds, -failed_tries or -tries [node_id]"), LIMIT, CURSOR
+        ("sort", "node_id, -median_seconds, -failed_tries, -tries or -idle_share [node_id]"), ("live", "true: those that serve it alone"), LIMIT, CURSOR
     ], "Its nodes.";
+    get "/api/v1/jobs/{job}/nodes/{node_id}", "read", [], "One of its nodes, with its processes and where their logs are.";
     get "/api/v1/jobs/{job}/perf", "read", [
         ("node", "the number of a node; all without it"),
         ("metric", "cpu, memory, disk_read, disk_written, net_received, net_sent, gpu, gpu_memory; several with commas [all]"),
@@ -83,14 +84,14 @@ routes! {
     ], "What its nodes used of their hosts: points of time, least, mean, most.";
     get "/api/v1/jobs/{job}/mini-batches", "read", [
         ("state", "failed, retried, short, succeeded, all; running and slow list what takes longest, waiting ranges without an outcome [failed]"),
-        ("index", "a mini-batch, or a range: 7-12"), ("node", "the number of a node"), ("process", "the name of a process"),
+        ("index", "a mini-batch, or a range: 7-12"), ("node", "the number of a node, or a range: 8-15; several: any of them"), ("process", "the name of a process"),
         ("group", "the id of an error group"), ("from", "ran since: RFC 3339, or 15m, 6h"), ("to", "began until"),
         ("min_seconds", "took so long at least"), ("status", "how tries ended, such as RUN_EXCEPTION; several: any of them"),
         ("sort", "index, -seconds, started_at or -started_at [index]"), LIMIT, CURSOR
     ], "Its mini-batches, each by the try that is its outcome. A page may be shorter than its limit, and even empty, while there is a next_cursor.";
     get "/api/v1/jobs/{job}/mini-batches/{index}", "read", [], "A mini-batch: its tries in order, with tracebacks and where what they printed is.";
     get "/api/v1/jobs/{job}/tries", "read", [
-        ("index", "a mini-batch, or a range: 7-12"), ("node", "the number of a node"), ("process", "the name of a process"),
+        ("index", "a mini-batch, or a range: 7-12"), ("node", "the number of a node, or a range: 8-15; several: any of them"), ("process", "the name of a process"),
         ("group", "the id of an error group"), ("from", "ran since: RFC 3339, or 15m, 6h"), ("to", "began until"),
         ("min_seconds", "took so long at least"), ("status", "how tries ended, such as RUN_EXCEPTION; several: any of them"),
         ("sort", "index, -seconds, started_at or -started_at [index]"), LIMIT, CURSOR

@@ -80,7 +80,6 @@ pub(crate) struct AttentionLine {
 
 impl AttentionLine {
     fn of(one: &Attention, job_id: &str) -> Self {
-        let anchor = if one.part.is_empty() { String::new() } else { format!("#{}", one.part) };
         Self {
             code: one.code,
             severity: match one.severity {
@@ -90,7 +89,7 @@ impl AttentionLine {
             },
             since: one.since_us.map(format_us),
             text: one.text.clone(),
-            link: format!("/jobs/{job_id}{anchor}"),
+            link: one.link(job_id),
             command: Some(one.command.clone()).filter(|command| !command.is_empty()),
         }
     }
@@ -177,6 +176,13 @@ pub(crate) fn cancel_asked_us(seen: &Seen) -> Option<u64> {
     let progress = &seen.record.status.progress;
     let is_canceled = progress.conclusion.as_ref().is_some_and(|end| end.state == JobState::Canceled);
     progress.concluded_us.filter(|_| is_canceled).or(seen.standing.cancel_asked_us)
+}
+
+/// Whether the job was asked to end, and has not.
+pub(crate) fn is_canceling(seen: &Seen) -> bool {
+    let end = seen.record.status.progress.conclusion.as_ref();
+    let is_decided = end.is_some_and(|end| end.state == JobState::Canceled);
+    !seen.result.state.is_final() && (is_decided || seen.standing.cancel_asked_us.is_some())
 }
 
 /// A limit of a job.

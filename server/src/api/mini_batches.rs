@@ -1,16 +1,20 @@
 //! The mini-batches of a job and their tries: lists with filters, one of them with all its tries.
 
+use std::str::FromStr;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use prs_common::mini_batch::id_of;
 use prs_common::segment::TryStatus;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::Failure;
 use prs_jobs::homes::Home;
+use prs_jobs::looks::brief;
 use prs_jobs::mini_batches::{
-    CSV_COLUMNS, Cursor, FoundTry, Order, State as Of, Told, TryPage, Wanted, list, narrowed, one,
+    CSV_COLUMNS, Cursor, FoundTry, Order, RUNS_IN, State as Of, Told, TryPage, Wanted, known, list, narrowed,
     open_ranges,
 };
 use prs_jobs::records::Item;
@@ -95,13 +99,15 @@ pub(crate) struct MiniBatch {
     index: u64,
     /// The same as the reports have it.
     id: String,
-    /// `succeeded`, `failed`, or `open` without an outcome.
+    /// `succeeded`, `failed`; without an outcome `running`, or `open` where it waits or has just begun.
     state: &'static str,
-    /// What it consists of.
+    /// What it consists of; empty where nobody has told.
     detail: String,
+    /// Where it runs now, as far as nodes tell: several where a copy runs beside it.
+    running: Vec<RunningMiniBatch>,
     /// Its items, where items of it are missing and the list of these is not too long.
     items: Option<Vec<Item>>,
-    /// Its tries, the first one first.
+    /// Its tries that have ended, the first one first.
     tries: Vec<TriedOnce>,
     commands: Commands,
     /// Whether all parts that can have tries of it were read.
@@ -137,7 +143,7 @@ pub(crate) fn wanted(params: &Params) -> Result<Wanted, Problem> {
         states: Vec::new(),
         statuses,
         index: params.one("index")?.map(range).transpose()?,
-        nodes: params.values("node", "the number of a node")?,
+        nodes: nodes(params)?,
         processes: params.texts("process"),
         groups: params.texts("group"),
         from_us: params.moment("from", now)?,
@@ -148,14 +154,33 @@ pub(crate) fn wanted(params: &Params) -> Result<Wanted, Problem> {
 }
 
 /// `7`, or `7-12`: both included.
-fn range(text: &str) -> Result<(u64, u64), Problem> {
-    let wrong = || {
-        bad("index", format_args!("{text:?} is neither the number of a mini-batch nor a range such as 7-12"))
-    };
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+fn range_of<T: FromStr + PartialOrd>(text: &str) -> Option<(T, T)> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
-    let (from, to) = (number(from)?, number(to)?);
-    if from > to { Err(wrong()) } else { Ok((from, to)) }
+    let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+    (from <= to).then_some((from, to))
+}
+
+fn range(text: &str) -> Result<(u64, u64), Problem> {
+    range_of(text).ok_or_else(|| {
+        bad("index", format_args!("{text:?} is neither the number of a mini-batch nor a range such as 7-12"))
+    })
+}
+
+/// Nodes from one to another, as a parameter names them.
+struct NodeRange(u32, u32);
+
+impl FromStr for NodeRange {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        range_of(text).map(|(from, to)| Self(from, to)).ok_or(())
+    }
+}
+
+/// The nodes that are asked for: any of several numbers and ranges.
+fn nodes(params: &Params) -> Result<Vec<(u32, u32)>, Problem> {
+    let ranges: Vec<NodeRange> = params.values("node", "the number of a node, or a range such as 8-15")?;
+    Ok(ranges.into_iter().map(|NodeRange(from, to)| (from, to)).collect())
 }
 
 /// The states that can be asked for.
@@ -340,14 +365,12 @@ pub(crate) async fn of_index(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     let index = number(&index)?;
-    let (home, _) = with_tries(&app, &id).await?;
-    let Some(found) = one(&*home, index)
-        .await
-        .map_err(|failure| refused(&failure))?
-        .filter(|found| !found.tries.is_empty())
-    else {
-        return Err(absent(index));
-    };
+    let (home, record) = with_tries(&app, &id).await?;
+    let parts = if home.has_ended(&record) { &[][..] } else { &RUNS_IN };
+    let (seen, published) = brief(&*home, record, parts).await.map_err(|failure| refused(&failure))?;
+    let found = known(&*home, &seen, &published, index).await.map_err(|failure| refused(&failure))?;
+    let found = found.ok_or_else(|| absent(index))?;
+    let (state, detail) = (found.state(), found.detail());
     let errors = found.errors;
     let tried = |one: FoundTry| {
         let error = one.group.as_ref().and_then(|group| errors.get(group));
@@ -357,13 +380,12 @@ pub(crate) async fn of_index(
             found: one,
         }
     };
-    let state = found.tries.iter().find(|one| one.is_outcome).and_then(|one| one.state);
-    let first = &found.tries[0];
     Ok(Json(MiniBatch {
         index,
-        id: first.id.clone(),
-        state: state.unwrap_or("open"),
-        detail: first.detail.clone(),
+        id: id_of(index),
+        state,
+        detail,
+        running: found.runs.iter().map(RunningMiniBatch::of).collect(),
         items: found.items,
         commands: Commands { trial: format!("prs try {} --mini-batch {index} --pdb", home.called()) },
         complete: found.complete,
@@ -382,6 +404,9 @@ pub(crate) fn number(text: &str) -> Result<u64, Problem> {
 
 /// The problem that nothing is known of a mini-batch.
 pub(crate) fn absent(index: u64) -> Problem {
-    Problem::new(Kind::MINI_BATCH_NOT_FOUND, format_args!("No try of mini-batch {index} has ended so far."))
-        .hint("mini-batches?state=all lists those with an outcome, state=running what runs longest")
+    Problem::new(
+        Kind::MINI_BATCH_NOT_FOUND,
+        format_args!("No mini-batch {index} is planned, so far as is known."),
+    )
+    .hint("mini-batches?state=all lists those with an outcome, state=running what runs longest")
 }

@@ -50,7 +50,7 @@ pub(crate) mod errors;
 mod events;
 pub(crate) mod files;
 pub(crate) mod fleet;
-mod job_object;
+pub(crate) mod job_object;
 pub(crate) mod jobs;
 mod list_events;
 mod log_archive;
@@ -66,7 +66,7 @@ pub(crate) mod received;
 pub(crate) mod registry;
 pub(crate) mod servers;
 mod service;
-mod statistics;
+pub(crate) mod statistics;
 pub(crate) mod submit;
 pub(crate) mod tokens;
 mod uploads;
@@ -144,6 +144,7 @@ pub(crate) fn router(sizes: &Sizes) -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/failed-items", get(errors::failed_items)))
         .merge(at("/api/v1/jobs/{job}/statistics", get(statistics::statistics)))
         .merge(at("/api/v1/jobs/{job}/nodes", get(statistics::list)))
+        .merge(at("/api/v1/jobs/{job}/nodes/{node_id}", get(statistics::one)))
         .merge(at("/api/v1/jobs/{job}/perf", get(statistics::hosts)))
         .merge(at("/api/v1/jobs/{job}/mini-batches", get(mini_batches::of_job)))
         .merge(at("/api/v1/jobs/{job}/mini-batches/{index}", get(mini_batches::of_index)))

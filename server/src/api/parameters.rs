@@ -45,7 +45,7 @@ pub(super) fn of_path(path: &str, name: &str) -> Value {
     match name {
         "kind" if is_of_azure => words(OfAzure::ALL.map(|one| one.word)),
         "kind" => words(KINDS.map(|(word, _)| word)),
-        "index" => json!({ "type": "integer", "minimum": 0 }),
+        "index" | "node_id" => json!({ "type": "integer", "minimum": 0 }),
         "sha256" => json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }),
         _ => json!({ "type": "string", "minLength": 1 }),
     }
@@ -66,12 +66,15 @@ pub(super) fn of_query(path: &str, name: &str) -> Value {
         ("log-lines", "bytes") => number(1, 256 << 10),
         ("log-lines", "at") => json!({ "type": "string", "pattern": "^(end|[0-9]{1,15})$" }),
         (_, "context") => number(0, 5),
+        ("mini-batches" | "tries", "node") | (_, "index") => {
+            json!({ "type": "string", "pattern": "^[0-9]{1,9}$" })
+        }
         (_, "node" | "$top" | "$skipToken") => number(0, u64::from(u32::MAX)),
         (_, "min_seconds") => json!({ "type": "number", "minimum": 0, "maximum": 100_000_000 }),
-        (_, "index") => json!({ "type": "string", "pattern": "^[0-9]{1,9}$" }),
         (
             _,
             "dry_run"
+            | "live"
             | "download"
             | "regex"
             | "case"

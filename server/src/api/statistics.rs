@@ -4,8 +4,14 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use prs_common::layout;
+use prs_common::statistics::{Live, Nodes, Part};
+use prs_common::storage::StorageExt;
 use prs_common::timestamp::{format_us, now_us};
-use prs_jobs::statistics::{METRICS, NodeOrder, PARTS, Parts, Series, Window, nodes, perf, published};
+use prs_jobs::homes::Home;
+use prs_jobs::statistics::{
+    METRICS, NodeOrder, NodeRecord, PARTS, Parts, Series, Window, nodes, perf, published, published_parts,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -107,11 +113,12 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&["sort", "limit", "cursor"])?;
+    params.check(&["sort", "live", "limit", "cursor"])?;
     let limit = params.limit()?;
     let sort = params.one("sort")?.unwrap_or("node_id");
     let order = NodeOrder::ALL.into_iter().find(|(word, _)| *word == sort).map(|(_, order)| order);
     let known = NodeOrder::ALL.map(|(word, _)| word).join(", ");
+    let is_live = params.flag("live")?;
     let order = order.ok_or_else(|| bad("sort", format_args!("{sort:?} is none of {known}")))?;
     let of = format!("nodes of {id}?{}", params.without(&["limit", "cursor"]));
     let from: usize = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?.unwrap_or(0);
@@ -119,7 +126,8 @@ pub(crate) async fn list(
     let record = home.record().await.map_err(|failure| refused(&failure))?;
     let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
     let Some(known) = &published.nodes else { return Err(none()) };
-    let mut value = nodes(known, order);
+    let mut value = nodes(known, order, published.has_ended());
+    value.retain(|node| !is_live || ["live", "silent"].contains(&node.state));
     let total = value.len();
     value.drain(..from.min(total));
     value.truncate(limit);
@@ -131,6 +139,101 @@ pub(crate) async fn list(
         as_of: format_us(known.written_us),
     }
     .answer(&params))
+}
+
+/// A process of a node, and where what there is of it stands among the logs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NodeProcess {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it printed.
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// A line for each of its tries.
+    pub(crate) mini_batches: String,
+    /// Tracebacks; there is no such log where nothing failed.
+    pub(crate) errors: String,
+}
+
+/// The processes of a node, those that were replaced among them, by what they print to.
+pub(crate) async fn processes(home: &Home, node_id: u32) -> Result<Vec<NodeProcess>, Problem> {
+    let below = format!("{}user/stdout/{node_id}/", layout::LOGS);
+    let listed = home.storage().list_all(&below).await.map_err(home.cannot("list the logs of a node"));
+    let listed = listed.map_err(|failure| refused(&failure))?;
+    let names = listed.iter().filter_map(|log| log.key.strip_prefix(&below)?.strip_suffix(".stdout.txt"));
+    let of = |name: &str| NodeProcess {
+        name: name.to_owned(),
+        stdout: format!("user/stdout/{node_id}/{name}.stdout.txt"),
+        stderr: format!("user/stderr/{node_id}/{name}.stderr.txt"),
+        mini_batches: format!("sys/node/{node_id}/{name}.txt"),
+        errors: format!("user/error/{node_id}/{name}.txt"),
+    };
+    Ok(names.map(of).collect())
+}
+
+/// The number of a node in an address.
+pub(crate) fn node_of(text: &str) -> Result<u32, Problem> {
+    text.parse().map_err(|_| Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {text:?}.")))
+}
+
+/// Addresses about a node.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NodeLinks {
+    portal: String,
+    tries: String,
+    perf: String,
+    /// All of its logs.
+    logs: String,
+}
+
+/// A node of a job, with its processes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NodeObject {
+    #[serde(flatten)]
+    node: NodeRecord,
+    /// The last failure to import the script or of `init()`; null where there was none, or another node had a later one.
+    init_error: Option<String>,
+    processes: Vec<NodeProcess>,
+    links: NodeLinks,
+    as_of: String,
+}
+
+/// `GET /jobs/{job}/nodes/{node_id}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, node)): Path<(String, String)>,
+    params: Params,
+) -> Result<Json<NodeObject>, Problem> {
+    params.check(&[])?;
+    let node_id = node_of(&node)?;
+    let home = home(&app, &id).await?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    let published = published_parts(&*home, &record, &[Live::NAME, Nodes::NAME]).await;
+    let published = published.map_err(|failure| refused(&failure))?;
+    let Some(known) = &published.nodes else { return Err(none()) };
+    let found = nodes(known, NodeOrder::Id, published.has_ended());
+    let found = found.into_iter().find(|one| one.node_id == Some(node_id));
+    let found =
+        found.ok_or_else(|| Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node_id}.")))?;
+    let init = published.live.as_ref().map(|live| &live.init);
+    let init = init.filter(|init| init.failures > 0 && init.node_id == node_id && !init.error.is_empty());
+    let below = |what: &str| format!("/api/v1/jobs/{id}/{what}node={node_id}");
+    Ok(Json(NodeObject {
+        node: found,
+        init_error: init.map(|init| init.error.clone()),
+        processes: processes(&home, node_id).await?,
+        links: NodeLinks {
+            portal: format!("/jobs/{id}/nodes/{node_id}"),
+            tries: below("tries?"),
+            perf: below("perf?"),
+            logs: below("logs.tar.gz?"),
+        },
+        as_of: format_us(known.written_us),
+    }))
 }
 
 /// `GET /jobs/{job}/perf`.
@@ -147,19 +250,28 @@ pub(crate) async fn hosts(
         metrics = known.to_vec();
     }
     let now = now_us();
-    let window = Window {
-        node_id: params.value("node", "the number of a node")?,
+    let node_id: Option<u32> = params.value("node", "the number of a node")?;
+    let mut window = Window {
         from_us: params.moment("from", now)?,
         to_us: params.moment("to", now)?,
         points: params.number("points", (1, POINTS.1))?.unwrap_or(POINTS.0) as usize,
+        ..Window::default()
     };
     let home = home(&app, &id).await?;
-    let seen = home.look().await.map_err(|failure| refused(&failure))?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    window.nodes = if let Some(node_id) = node_id {
+        vec![node_id]
+    } else {
+        let published = published_parts(&*home, &record, &[Live::NAME, Nodes::NAME]).await;
+        let published = published.map_err(|failure| refused(&failure))?;
+        let rows = published.nodes.iter().flat_map(|nodes| &nodes.rows);
+        rows.filter(|row| row.of <= 1).map(|row| row.node_id).collect()
+    };
     let series = perf(&*home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
     if series.is_empty() {
         let problem =
             Problem::new(Kind::NO_STATISTICS, "Nothing is known of the hosts of this job in this time.");
-        return Err(problem.hint(if seen.record.spec.resource_monitor_interval == 0 {
+        return Err(problem.hint(if record.spec.resource_monitor_interval == 0 {
             "resource_monitor_interval of the job is 0, so nobody looked"
         } else {
             "the first look is taken 10 seconds after a node begins"

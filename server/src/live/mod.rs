@@ -17,7 +17,7 @@ use prs_jobs::homes::{self, Seen};
 use prs_jobs::looks::Looks;
 use prs_jobs::report::{facts_again, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
-use prs_portal::view::{Chrome, Due, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, sort_errors};
+use prs_portal::view::{Chrome, Due, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, NodesPage, sort_errors};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -238,6 +238,9 @@ async fn see(
     }
     if due.has_lists() {
         sort_errors(&mut facts.errors, ERROR_ORDERS[0].0);
+        if facts.statistics.nodes.is_some() {
+            parts.push(("node-list", NodesPage::new(&chrome, &facts, 0, None).part()));
+        }
         parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), false).part()));
     }
     Ok((seen, facts.statistics.live.take(), title, parts))

@@ -4,18 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Form, Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::sse::Event;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use prs_common::statistics::{Live, Part};
 use prs_jobs::homes::Seen;
 use prs_jobs::{report, show};
-use prs_portal::view::{ConfirmPage, Facts, JobPage, LogRows, RemovePage, SettingsPage};
+use prs_portal::text::count;
+use prs_portal::view::{
+    ConfirmPage, Facts, JobPage, LaneOrder, LogRows, RemovePage, SettingsPage, parts_of_picture,
+};
 use serde_json::json;
 
+use super::mini_batches::OneLive;
 use crate::api::change::{check_removal, may_remove, remove_seen};
+use crate::api::job_object::is_canceling;
 use crate::api::jobs::begin_to_cancel;
 use crate::api::logs::{find, home};
+use crate::api::mini_batches::number;
 use crate::app::App;
 use crate::auth::{May, MayRead, MaySubmit, Principal, Role};
 use crate::http::conditional;
@@ -24,6 +31,8 @@ use crate::live::{News, Readers, Streams, Tick, Watcher, events};
 use crate::metrics::PAGE;
 use crate::problem::{Kind, Problem};
 
+/// The word of an address for what the reader has just done: the page may be of a moment before.
+const CANCEL: &str = "cancel";
 /// What a browser calls the overview, percent-encoded: all that one that shows another page needs of it.
 const TITLE: &str = "x-prs-title";
 
@@ -36,25 +45,49 @@ async fn facts(app: &App, id: &str) -> Result<(Seen, Facts), Problem> {
     Ok((seen, facts))
 }
 
+/// What its title and its tag are made of.
+async fn title_facts(app: &App, id: &str) -> Result<(Seen, Facts), Problem> {
+    let home = app.home(id).await?;
+    let found = report::facts_of_parts(&*home, &[Live::NAME]).await;
+    found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
+}
+
 /// `GET /jobs/{job}`. The tables of pictures stand in it that `table` names.
 pub(crate) async fn overview(
     May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
+    method: Method,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&["table"])?;
+    params.check(&["table", "activity", "told"])?;
     let tables = params.all("table");
     if let Some(unknown) = tables.iter().find(|id| !JobPage::is_picture(id)) {
         return Err(bad("table", format_args!("{unknown:?} is no picture of a job")));
     }
-    let (seen, facts) = facts(&app, &id).await?;
+    let lanes = params.one("activity")?.map(|word| {
+        LaneOrder::of(word)
+            .ok_or_else(|| bad("activity", format_args!("{word:?} is none of slowest, failures")))
+    });
+    let lanes = lanes.transpose()?;
+    let told = params.one("told")?;
+    if let Some(unknown) = told.filter(|told| *told != CANCEL) {
+        return Err(bad("told", format_args!("{unknown:?} is not {CANCEL}")));
+    }
+    // Who shows another page asks for no more than the title.
+    let (seen, facts) =
+        if method == Method::HEAD { title_facts(&app, &id).await? } else { facts(&app, &id).await? };
     // One that runs can be canceled, one that has ended removed.
+    let is_canceling = is_canceling(&seen) || told.is_some() && !facts.state.is_final();
     let may_submit = who.role.allows(Role::Submit);
-    let may_change = if facts.state.is_final() { may_remove(&who, &seen) } else { may_submit };
+    let may_change =
+        if facts.state.is_final() { may_remove(&who, &seen) } else { may_submit && !is_canceling };
     Ok(conditional::answer_lazily(&headers, &tag_of(&seen, &facts), || {
-        let page = JobPage::new(&facts, &app.chrome, may_change, may_submit).with_tables(&tables);
+        let page = JobPage::new(&facts, &app.chrome, may_change, may_submit)
+            .canceling(is_canceling)
+            .with_lanes(&facts, lanes)
+            .with_tables(&tables);
         let title = utf8_percent_encode(&page.title(), NON_ALPHANUMERIC).to_string();
         ([(TITLE, title)], Html(page.html()))
     }))
@@ -62,8 +95,8 @@ pub(crate) async fn overview(
 
 /// The tag of the overview: it changes with what is published of the job, and with its record.
 fn tag_of(seen: &Seen, facts: &Facts) -> String {
-    let told_us = facts.statistics.live.as_ref().map_or(0, |live| live.written_us);
-    let seen_us = seen.record.status.updated_us.max(told_us);
+    let told_us = facts.statistics.live.as_ref().map(|live| live.written_us);
+    let seen_us = told_us.unwrap_or(seen.record.status.updated_us);
     format!("W/\"{}.{seen_us}.{}\"", seen.record.incarnation, facts.state.as_str())
 }
 
@@ -75,21 +108,37 @@ pub(crate) async fn part(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let (_, facts) = facts(&app, &id).await?;
+    // A table needs the parts of its picture alone.
+    let facts = match part.strip_prefix("table-").and_then(parts_of_picture) {
+        Some(names) => {
+            let home = app.home(&id).await?;
+            let found = report::facts_of_parts(&*home, names).await;
+            found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?.1
+        }
+        None => facts(&app, &id).await?.1,
+    };
     let html = JobPage::new(&facts, &app.chrome, false, false).part(&part);
     let absent = || Problem::new(Kind::NOT_FOUND, "The page of the job has no such part, or not any more.");
     Ok(Html(html.ok_or_else(absent)?))
 }
 
 /// The parts that other pages than the overview have.
-const ELSEWHERE: [&str; 2] = ["graph", "groups"];
+const ELSEWHERE: [&str; 3] = ["graph", "groups", "node-list"];
 
-/// Tells the parts of a page that changed.
+/// Bytes of parts that a watcher is sent with a look, over time. A picture of a large job may have more: looks after it have less then.
+const MOST_OF_LOOK: usize = 15 << 10;
+/// Parts that are sent with each look: numbers and sentences.
+const AT_ONCE: [&str; 5] = ["head", "now", "attention", "tab-errors", "tab-nodes"];
+
+/// Tells the parts of a page that changed: no more with a look than a line takes easily, those that have waited longest first.
 #[derive(Default)]
 struct Parts {
-    told: BTreeMap<&'static str, Arc<str>>,
+    /// What was told of each part, and with which look.
+    told: BTreeMap<&'static str, (Arc<str>, u64)>,
     /// The parts that the page has; empty for those of the overview.
     wanted: Vec<String>,
+    /// Bytes that were sent ahead of time.
+    ahead: usize,
 }
 
 impl Parts {
@@ -100,24 +149,83 @@ impl Parts {
             self.wanted.iter().any(|part| part == name)
         }
     }
+
+    /// The parts to send with this look.
+    fn due<'a>(&mut self, tick: &'a Tick) -> BTreeMap<&'static str, &'a Arc<str>> {
+        let known = |name: &str| self.told.get(name);
+        let mut changed: Vec<(&'static str, &Arc<str>)> = tick
+            .parts
+            .iter()
+            .map(|(name, html)| (*name, html))
+            .filter(|(name, html)| self.has(name) && known(name).is_none_or(|(told, _)| told != *html))
+            .collect();
+        let waited = |name: &str| (!AT_ONCE.contains(&name), known(name).map_or(0, |(_, look)| *look));
+        changed.sort_by_key(|(name, _)| waited(name));
+        let mut room = MOST_OF_LOOK.saturating_sub(self.ahead);
+        let has_all_room = self.ahead == 0;
+        let mut due = BTreeMap::new();
+        let mut sent = 0;
+        for (name, html) in changed {
+            // As it stands in an event.
+            let bytes = html.len() + html.matches('"').count();
+            // The first that fits nowhere goes when nothing was sent ahead of time.
+            let is_large =
+                bytes > MOST_OF_LOOK && has_all_room && due.keys().all(|name| AT_ONCE.contains(name));
+            if AT_ONCE.contains(&name) || bytes <= room || is_large {
+                due.insert(name, html);
+                sent += bytes;
+                room = room.saturating_sub(bytes);
+            }
+        }
+        self.ahead = (self.ahead + sent).saturating_sub(MOST_OF_LOOK);
+        due
+    }
 }
 
 impl Streams for Parts {
     fn events(&mut self, tick: &Tick) -> Vec<Event> {
-        let is_new =
-            |(name, html): &(&&'static str, &Arc<str>)| self.has(name) && self.told.get(**name) != Some(html);
-        let changed: BTreeMap<&str, &str> =
-            tick.parts.iter().filter(is_new).map(|(name, html)| (*name, &**html)).collect();
-        if changed.is_empty() {
+        let due = self.due(tick);
+        if due.is_empty() {
             return Vec::new();
         }
+        for (name, html) in &due {
+            self.told.insert(*name, (Arc::clone(html), tick.number));
+        }
+        let due: BTreeMap<&str, &str> = due.into_iter().map(|(name, html)| (name, &**html)).collect();
         let title = Some(&tick.title).filter(|_| self.wanted.is_empty());
-        let data = json!({ "parts": changed, "title": title });
-        let event = Event::default().event("parts").data(data.to_string());
-        self.told.clone_from(&tick.parts);
-        vec![event]
+        let data = json!({ "parts": due, "title": title });
+        vec![Event::default().event("parts").data(data.to_string())]
     }
 }
+
+/// Tells who looks at a list how many mini-batches got their outcome since it was made.
+struct Newer {
+    from: u64,
+    told: u64,
+    again_at: u64,
+}
+
+impl Newer {
+    fn new(from: u64) -> Self {
+        Self { from, told: from, again_at: 0 }
+    }
+}
+
+impl Streams for Newer {
+    fn events(&mut self, tick: &Tick) -> Vec<Event> {
+        let ended = tick.live.as_ref().map_or(0, |live| live.ended());
+        if ended <= self.told || tick.number < self.again_at {
+            return Vec::new();
+        }
+        (self.told, self.again_at) = (ended, tick.number + NEWER_EVERY);
+        let newer = count(ended - self.from);
+        let html = format!("<a class=\"button\" href=\"\">{newer} newer outcomes</a>");
+        vec![Event::default().event("parts").data(json!({ "parts": { "newer": html } }).to_string())]
+    }
+}
+
+/// Looks between two counts of what is newer than a list.
+const NEWER_EVERY: u64 = 5;
 
 /// `GET /jobs/{job}/live`.
 pub(crate) async fn live(
@@ -126,16 +234,28 @@ pub(crate) async fn live(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&["parts", "log", "at"])?;
+    params.check(&["parts", "log", "at", "mini-batch", "newer"])?;
     if let Some(path) = params.one("log")? {
         return lines(&app, &who, &id, path, params.number("at", (0, u64::MAX))?).await;
     }
+    if let Some(index) = params.one("mini-batch")? {
+        let one = OneLive::new(&app, &id, number(index)?);
+        return stream(&app, &who, &id, one).await;
+    }
+    if let Some(from) = params.number("newer", (0, u64::MAX))? {
+        return stream(&app, &who, &id, Newer::new(from)).await;
+    }
     let wanted = params.one("parts")?.map(|parts| parts.split(',').map(str::to_owned).collect());
     let parts = Parts { wanted: wanted.unwrap_or_default(), ..Parts::default() };
-    app.seen(&id).await?;
-    let permit = app.watches.stream(&who, PAGE)?;
-    let watcher = Watcher::new(&app.access.tokens, &who);
-    Ok(events(app.watches.follow(&id), parts, watcher, app.stop.clone(), permit))
+    stream(&app, &who, &id, parts).await
+}
+
+/// The stream of a page of a job, which `told` tells what is new.
+async fn stream(app: &App, who: &Principal, id: &str, told: impl Streams) -> Result<Response, Problem> {
+    app.seen(id).await?;
+    let permit = app.watches.stream(who, PAGE)?;
+    let watcher = Watcher::new(&app.access.tokens, who);
+    Ok(events(app.watches.follow(id), told, watcher, app.stop.clone(), permit))
 }
 
 /// Tells what a log says as it grows, as a page shows it.
@@ -245,7 +365,7 @@ pub(crate) async fn cancel(
     // Who presses twice, or too late, has what they wanted.
     match begin_to_cancel(&app, &id, &who.name, "").await {
         Err(problem) if problem.kind != Kind::JOB_HAS_ENDED => Err(problem),
-        _ => Ok(Redirect::to(&format!("/jobs/{id}"))),
+        _ => Ok(Redirect::to(&format!("/jobs/{id}?told={CANCEL}"))),
     }
 }
 
@@ -297,6 +417,46 @@ pub(crate) async fn remove(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn tick(number: u64, parts: &[(&'static str, usize)]) -> Tick {
+        let part = |(name, bytes): &(&'static str, usize)| (*name, format!("{number:0bytes$}").into());
+        Tick { number, parts: parts.iter().map(part).collect(), ..Tick::default() }
+    }
+
+    #[test]
+    fn a_look_sends_no_more_than_a_line_takes_and_leaves_nothing_out() {
+        const KB: usize = 1 << 10;
+        let parts =
+            [("head", 2 * KB), ("activity", 29 * KB), ("rate", 6 * KB), ("shares", 9 * KB), ("plan", 5 * KB)];
+        let mut told = Parts::default();
+        let (mut sent, mut times) = (0, BTreeMap::<&str, u32>::new());
+        for number in 1..=30 {
+            let tick = tick(number, &parts);
+            let due: Vec<_> = told.due(&tick).into_keys().collect();
+            assert!(due.contains(&"head"), "numbers are always new: {due:?}");
+            for name in due {
+                told.told.insert(name, (Arc::clone(&tick.parts[name]), number));
+                sent += tick.parts[name].len();
+                *times.entry(name).or_default() += 1;
+            }
+        }
+        assert!(sent <= 30 * MOST_OF_LOOK + 31 * KB, "{sent}");
+        assert!(parts.iter().all(|(name, _)| times[name] >= 5), "{times:?}");
+        // Of what does not change nothing is sent.
+        let still = Tick { number: 31, ..tick(30, &parts) };
+        assert!((0..9).map(|_| told.events(&still).len()).sum::<usize>() <= 6);
+        assert_eq!(told.events(&still).len(), 0);
+    }
+
+    #[test]
+    fn a_list_hears_how_much_is_newer_now_and_then() {
+        let mut newer = Newer::new(4);
+        let mut of = |number, succeeded| {
+            let live = Some(Arc::new(Live { succeeded, ..Live::default() }));
+            newer.events(&Tick { number, live, ..Tick::default() }).len()
+        };
+        assert_eq!([of(1, 4), of(2, 5), of(3, 9), of(7, 9), of(12, 9)], [0, 1, 0, 1, 0]);
+    }
 
     #[test]
     fn names_of_files_stand_in_addresses() {

@@ -1,18 +1,25 @@
 //! The mini-batches of a job, and one of them with what it printed.
 
+use std::time::Duration;
+
 use axum::extract::{Path, State};
 use axum::response::Html;
+use axum::response::sse::Event;
+use futures_util::future::{BoxFuture, join_all};
 use prs_jobs::homes::Home;
 use prs_jobs::mini_batches::{
-    FoundTry, OneMiniBatch, Order, Range, State as Of, Told, TryPage, Wanted, list as list_tries, narrowed,
-    one as one_mini_batch, open_ranges,
+    FoundTry, OneMiniBatch, Order, Range, State as Of, Told, TryPage, Wanted, known, list as list_tries,
+    narrowed, open_ranges,
 };
+use prs_jobs::statistics::{LogPlace, RunningMiniBatch};
 use prs_portal::chart::Table;
 use prs_portal::text::times::day_and_clock;
 use prs_portal::view::{
-    Choice, MiniBatchPage, MiniBatchesPage, PrintedText, Tab, TryFact, TryLine, running_table, slow_table,
-    waiting_table,
+    Choice, MiniBatchPage, MiniBatchesPage, PrintedText, RunFact, Tab, TryFact, TryLine, running_table,
+    slow_table, waiting_table,
 };
+
+use tokio::time::Instant;
 
 use super::tabs::{OnTabs, of_steps};
 use crate::api::errors::line;
@@ -21,6 +28,7 @@ use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::cursor;
 use crate::http::params::{Params, bad};
+use crate::live::{Streams, Tick};
 use crate::problem::{Kind, Problem};
 
 /// Mini-batches of a page.
@@ -29,6 +37,11 @@ const ROWS: usize = 50;
 const PRINTED: u64 = 64 << 10;
 /// Tries whose printed text is shown.
 const MOST_PRINTED: usize = 8;
+/// The streams of a process.
+const STDOUT: &str = "Standard output";
+const STDERR: &str = "Standard error";
+/// Between two reads of one that has no outcome.
+const AGAIN: Duration = Duration::from_secs(5);
 /// What a list is of.
 const STATES: &[Choice] = &[
     ("failed", "failed"),
@@ -78,6 +91,8 @@ pub(crate) async fn list(
         return of_steps(&app, &id, Tab::MiniBatches).await;
     }
     let grows = !job.seen.result.state.is_final();
+    let counts = &job.seen.result.mini_batches;
+    let ended = job.published.live.as_ref().map_or(counts.succeeded + counts.failed, |live| live.ended());
     let mut notes = Vec::new();
     let table = told.map(|told| table_of(told, &job, &id, &wanted, &mut notes));
     let page = match &table {
@@ -121,7 +136,7 @@ pub(crate) async fn list(
         orders: (ORDERS, order),
         fields: vec![
             ("index", "Mini-batch, or range 7-12", text("index")),
-            ("node", "Node", text("node")),
+            ("node", "Node, or range 8-15", text("node")),
             ("process", "Process", text("process")),
             ("min_seconds", "Seconds, at least", text("min_seconds")),
             ("from", "Ran since (time, or 15m)", text("from")),
@@ -138,6 +153,7 @@ pub(crate) async fn list(
             .without(if told.is_some() { &["sort", "cursor", "state"] } else { &["sort", "cursor"] })
             .is_empty(),
         grows,
+        ended,
     };
     Ok(Html(page.html()))
 }
@@ -196,27 +212,24 @@ pub(crate) async fn one(
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
     let index = number(&index)?;
-    let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
+    Box::pin(shown(&app, &id, index, true)).await.map(|(html, _)| Html(html))
+}
+
+/// The page of a mini-batch, all of it or what changes; and whether it changes still.
+async fn shown(app: &App, id: &str, index: u64, is_whole: bool) -> Result<(String, bool), Problem> {
+    // The parts that every tab reads tell where it runs.
+    let (home, job) = OnTabs::at_work(app, id, &[]).await?;
     home.check_has_mini_batches(&job.seen.record).map_err(|failure| refused(&failure))?;
-    let found = one_mini_batch(&*home, index).await.map_err(|failure| refused(&failure))?;
-    let Some(found) = found.filter(|found| !found.tries.is_empty()) else { return Err(absent(index)) };
-    let OneMiniBatch { tries, errors, items, complete, .. } = found;
-    let state = tries.iter().find(|one| one.is_outcome).and_then(|one| one.state).unwrap_or("open");
-    let detail = tries.first().map(|one| one.detail.clone()).unwrap_or_default();
-    let mut facts = Vec::new();
-    for (at, one) in tries.into_iter().enumerate() {
+    let found = known(&*home, &job.seen, &job.published, index).await.map_err(|failure| refused(&failure))?;
+    let found = found.ok_or_else(|| absent(index))?;
+    let (state, detail) = (found.state(), found.detail());
+    let OneMiniBatch { tries, errors, items, complete, runs, .. } = found;
+    let tries = tries.into_iter().enumerate().map(async |(at, one)| {
         let error = one.group.as_ref().and_then(|group| errors.get(group));
-        let mut printed = Vec::new();
         let ranges = one.printed.as_ref().filter(|_| at < MOST_PRINTED);
-        for (name, range) in [
-            ("Standard output", ranges.and_then(|ranges| ranges.stdout.as_ref())),
-            ("Standard error", ranges.and_then(|ranges| ranges.stderr.as_ref())),
-        ] {
-            if let Some(range) = range {
-                printed.extend(text_of(&home, name, range).await);
-            }
-        }
-        facts.push(TryFact {
+        let stdout = ranges.and_then(|ranges| ranges.stdout.as_ref());
+        let stderr = ranges.and_then(|ranges| ranges.stderr.as_ref());
+        TryFact {
             traceback: error.map(|error| error.traceback.trim_end().to_owned()).unwrap_or_default(),
             frame: error.and_then(|error| error.frame.as_ref()).map(ToString::to_string).unwrap_or_default(),
             why_not: match (&one.printed, one.has_failed()) {
@@ -224,21 +237,35 @@ pub(crate) async fn one(
                 (None, true) => "It printed nothing.",
                 (None, false) => "It printed nothing, or took less than 10 ms: what so short tries print is in the logs of their process alone.",
             },
-            printed,
+            printed: both(text_of(&home, STDOUT, stdout), text_of(&home, STDERR, stderr)).await,
             line: tried(one),
-        });
-    }
+        }
+    });
+    let runs = runs.iter().map(async |one| {
+        let told = RunningMiniBatch::of(one);
+        let (stdout, stderr) = told.printed.map(|printed| (printed.stdout, printed.stderr)).unzip();
+        RunFact {
+            number: one.number,
+            node_id: one.node_id,
+            process: told.process.unwrap_or_default(),
+            since_us: one.since_us,
+            printed: both(text_since(&home, STDOUT, stdout), text_since(&home, STDERR, stderr)).await,
+        }
+    });
+    let (tries, runs) = futures_util::future::join(join_all(tries), join_all(runs)).await;
     let called = home.called();
     let page = MiniBatchPage {
         chrome: &app.chrome,
-        tabs: job.tabs(&id, Tab::MiniBatches),
-        job_id: &id,
+        tabs: job.tabs(id, Tab::MiniBatches),
+        job_id: id,
         title: job.title(),
         index,
         state,
         detail: &detail,
         items: items.unwrap_or_default().iter().map(line).collect(),
-        tries: facts,
+        runs,
+        grows: !job.seen.result.state.is_final(),
+        tries,
         commands: vec![
             (format!("prs try {called} --mini-batch {index}"), "runs it here, in this terminal"),
             (
@@ -248,11 +275,22 @@ pub(crate) async fn one(
         ],
         complete,
     };
-    Ok(Html(page.html()))
+    let html = if is_whole { page.html() } else { page.part() };
+    Ok((html, page.is_live()))
+}
+
+/// What there is of two texts, which are read side by side.
+async fn both(
+    one: impl Future<Output = Option<PrintedText>>,
+    other: impl Future<Output = Option<PrintedText>>,
+) -> Vec<PrintedText> {
+    let (one, other) = futures_util::future::join(one, other).await;
+    one.into_iter().chain(other).collect()
 }
 
 /// What stands in a range of a log; nothing where that is not there (yet).
-async fn text_of(home: &Home, name: &'static str, range: &Range) -> Option<PrintedText> {
+async fn text_of(home: &Home, name: &'static str, range: Option<&Range>) -> Option<PrintedText> {
+    let range = range?;
     let log = prs_jobs::logs::find(&**home, &range.path).await.ok()?;
     let read = log.read(range.from, (range.to - range.from).min(PRINTED)).await.ok()?;
     (!read.is_empty()).then(|| PrintedText {
@@ -262,4 +300,78 @@ async fn text_of(home: &Home, name: &'static str, range: &Range) -> Option<Print
         left_out: (range.to - range.from).saturating_sub(read.len() as u64),
         text: String::from_utf8_lossy(&read).into_owned(),
     })
+}
+
+/// What stands in a log from a place on, the end of it where that is much; nothing where it is not there (yet).
+async fn text_since(home: &Home, name: &'static str, place: Option<LogPlace>) -> Option<PrintedText> {
+    let LogPlace { path, from } = place?;
+    let log = prs_jobs::logs::find(&**home, &path).await.ok()?;
+    let shown_from = log.size().await.ok()?.saturating_sub(PRINTED).max(from);
+    let read = log.read(shown_from, PRINTED).await.ok()?;
+    (!read.is_empty()).then(|| PrintedText {
+        name,
+        path,
+        from: shown_from,
+        left_out: shown_from - from,
+        text: String::from_utf8_lossy(&read).into_owned(),
+    })
+}
+
+/// Tells what is new of a mini-batch until it has an outcome. What tells of the job alone is read with each look; this takes reads of its own.
+pub(super) struct OneLive {
+    app: App,
+    id: String,
+    index: u64,
+    told: String,
+    due: Instant,
+    /// What is being read; it goes on where nobody waits for it for a moment.
+    reading: Option<BoxFuture<'static, Result<(String, bool), Problem>>>,
+    is_over: bool,
+}
+
+impl OneLive {
+    pub(super) fn new(app: &App, id: &str, index: u64) -> Self {
+        let (app, id) = (app.clone(), id.to_owned());
+        let due = Instant::now();
+        Self { app, id, index, told: String::new(), due, reading: None, is_over: false }
+    }
+
+    /// Reads it once; the part of the page where it is another one.
+    async fn read(&mut self) -> Option<Event> {
+        let reading = self.reading.get_or_insert_with(|| {
+            let (app, id, index) = (self.app.clone(), self.id.clone(), self.index);
+            Box::pin(async move { Box::pin(shown(&app, &id, index, false)).await })
+        });
+        let read = reading.await;
+        self.reading = None;
+        self.due = Instant::now() + AGAIN;
+        let (part, is_live) = read.ok()?;
+        self.is_over = !is_live;
+        if part == self.told {
+            return None;
+        }
+        let data = serde_json::json!({ "parts": { "one": &part } });
+        self.told = part;
+        Some(Event::default().event("parts").data(data.to_string()))
+    }
+}
+
+impl Streams for OneLive {
+    fn events(&mut self, _: &Tick) -> Vec<Event> {
+        Vec::new()
+    }
+
+    async fn more(&mut self) -> Vec<Event> {
+        loop {
+            if self.is_over {
+                return std::future::pending().await;
+            }
+            if self.reading.is_none() {
+                tokio::time::sleep_until(self.due).await;
+            }
+            if let Some(event) = self.read().await {
+                return vec![event];
+            }
+        }
+    }
 }

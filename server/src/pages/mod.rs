@@ -77,7 +77,9 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/jobs/{job}/mini-batches", "read"),
     ("get", "/jobs/{job}/mini-batches/{index}", "read"),
     ("get", "/jobs/{job}/nodes", "read"),
+    ("get", "/jobs/{job}/nodes/part/{part}", "read"),
     ("get", "/jobs/{job}/nodes/{node}", "read"),
+    ("get", "/jobs/{job}/nodes/{node}/part/{part}", "read"),
     ("get", "/jobs/{job}/output", "read"),
     ("get", "/jobs/{job}/picture/{path}", "read"),
     ("get", "/jobs/{job}/settings", "read"),
@@ -156,7 +158,9 @@ pub(crate) fn router(sizes: &Sizes) -> Router<App> {
         .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))
         .merge(at("/jobs/{job}/mini-batches/{index}", get(mini_batches::one)))
         .merge(at("/jobs/{job}/nodes", get(nodes::list)))
+        .merge(at("/jobs/{job}/nodes/part/{part}", get(nodes::part)))
         .merge(at("/jobs/{job}/nodes/{node}", get(nodes::one)))
+        .merge(at("/jobs/{job}/nodes/{node}/part/{part}", get(nodes::part_of_one)))
         .merge(at("/jobs/{job}/logs", get(logs::list)))
         .merge(at("/jobs/{job}/logs/{*path}", get(logs::one)))
         .merge(at("/jobs/{job}/output", get(output::output)))

@@ -1,20 +1,26 @@
-//! The nodes of a job, and one of them.
+//! The nodes of a job, and one of them. What hosts were used for is a part of its own: it takes many reads, and pages are there without it.
 
 use axum::extract::{Path, State};
 use axum::response::Html;
+use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Home};
 use prs_jobs::report;
-use prs_jobs::statistics::{METRICS, Window, perf};
+use prs_jobs::statistics::{METRICS, Point, Series, Window, perf};
 use prs_portal::chart::LinePoint;
-use prs_portal::view::{Facts, HostSeries, NodePage, NodesPage, StepsPage, Tab};
+use prs_portal::view::{
+    Facts, HostNode, HostSeries, NodePage, NodeProcess, NodesPage, StepsPage, Tab, hosts_html,
+};
 
+use crate::api::statistics::{node_of, processes};
 use crate::app::App;
-use crate::auth::MayRead;
-use crate::http::params::Params;
+use crate::auth::{May, MayRead, Role};
+use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
 /// Points of a picture of hosts.
 const POINTS: usize = 240;
+/// The part with the pictures of hosts.
+const HOSTS: &str = "hosts";
 
 fn refused(failure: &prs_jobs::Failure) -> Problem {
     Problem::of(failure, Kind::REFUSED)
@@ -29,18 +35,44 @@ async fn facts(app: &App, id: &str) -> Result<(Facts, Home), Problem> {
     Ok((facts, at_work.map_err(|failure| refused(&failure))?))
 }
 
-/// What a node, or all of them, used of their hosts.
-async fn hosts(home: &Home, node_id: Option<u32>) -> Result<Vec<HostSeries>, Problem> {
-    let window = Window { node_id, points: POINTS, ..Window::default() };
+/// What nodes used of their hosts.
+async fn hosts(home: &Home, nodes: Vec<u32>) -> Result<String, Problem> {
+    let all = nodes.len();
+    let window = Window { nodes, points: POINTS, to_us: Some(now_us()), ..Window::default() };
     let metrics = METRICS.map(|(name, _)| name);
     let series = perf(&**home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
-    let point = |one: &prs_jobs::statistics::Point| {
+    let point = |one: &Point| {
         let at = one.0.parse::<jiff::Timestamp>().ok()?;
         let at_us = u64::try_from(at.as_microsecond()).ok()?;
         Some(LinePoint { at_us, values: [one.1, one.2, one.3] })
     };
-    let of = |one: prs_jobs::statistics::Series| (one.metric, one.points.iter().filter_map(point).collect());
-    Ok(series.into_iter().map(of).collect())
+    let points = |of: &[Point]| of.iter().filter_map(point).collect();
+    let of = |one: Series| HostSeries {
+        metric: one.metric,
+        points: points(&one.points),
+        nodes: (one.nodes, all),
+        highest: one
+            .highest
+            .iter()
+            .map(|one| HostNode { node_id: one.node_id, points: points(&one.points) })
+            .collect(),
+    };
+    Ok(hosts_html(&series.into_iter().map(of).collect::<Vec<_>>()))
+}
+
+/// The nodes of a job.
+fn all_of(facts: &Facts) -> Vec<u32> {
+    let rows = facts.statistics.nodes.iter().flat_map(|nodes| &nodes.rows);
+    rows.filter(|row| row.of <= 1).map(|row| row.node_id).collect()
+}
+
+/// Whether the pictures of hosts stand in the page that is asked for.
+fn with_hosts(params: &Params) -> Result<bool, Problem> {
+    match params.one("table")? {
+        None => Ok(false),
+        Some(HOSTS) => Ok(true),
+        Some(unknown) => Err(bad("table", format_args!("{unknown:?} is not {HOSTS}"))),
+    }
 }
 
 /// `GET /jobs/{job}/nodes`.
@@ -50,27 +82,74 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&[])?;
+    params.check(&["from", "table"])?;
+    let from = params.number("from", (0, u64::from(u32::MAX)))?.unwrap_or(0) as usize;
+    let with_hosts = with_hosts(&params)?;
     let (facts, home) = Box::pin(facts(&app, &id)).await?;
     if !facts.steps.is_empty() && !facts.has_main_step {
         return Ok(Html(StepsPage::new(&app.chrome, &facts, Tab::Nodes).html()));
     }
-    let hosts = hosts(&home, None).await?;
-    Ok(Html(NodesPage::new(&app.chrome, &facts, &hosts).html()))
+    let hosts = if with_hosts { Some(hosts(&home, all_of(&facts)).await?) } else { None };
+    Ok(Html(NodesPage::new(&app.chrome, &facts, from, hosts).html()))
 }
 
 /// `GET /jobs/{job}/nodes/{node}`.
 pub(crate) async fn one(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path((id, node)): Path<(String, String)>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&[])?;
-    let absent = || Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node:?}."));
-    let node_id = node.parse().map_err(|_| absent())?;
+    params.check(&["table"])?;
+    let with_hosts = with_hosts(&params)?;
+    let node_id = node_of(&node)?;
     let (facts, home) = Box::pin(facts(&app, &id)).await?;
-    let hosts = hosts(&home, Some(node_id)).await?;
-    let page = NodePage::new(&app.chrome, &facts, node_id, &hosts).ok_or_else(absent)?;
-    Ok(Html(page.html()))
+    let hosts = if with_hosts { Some(hosts(&home, vec![node_id]).await?) } else { None };
+    // Without them the page has the rest.
+    let found = processes(&home, node_id).await.unwrap_or_default();
+    let processes: Vec<NodeProcess> = found
+        .into_iter()
+        .map(|one| NodeProcess {
+            logs: vec![
+                ("Output", one.stdout),
+                ("Errors printed", one.stderr),
+                ("Tries", one.mini_batches),
+                ("Tracebacks", one.errors),
+            ],
+            name: one.name,
+        })
+        .collect();
+    let may_drain = app.chrome.has_fleet && who.role.allows(Role::Admin);
+    let page = NodePage::new(&app.chrome, &facts, node_id, &processes, hosts, may_drain);
+    let absent = || Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node:?}."));
+    Ok(Html(page.ok_or_else(absent)?.html()))
+}
+
+/// What a part of these pages is called in an address.
+fn check_part(part: &str) -> Result<(), Problem> {
+    let absent = || Problem::new(Kind::NOT_FOUND, "The page has no such part.");
+    (part.strip_prefix("table-") == Some(HOSTS)).then_some(()).ok_or_else(absent)
+}
+
+/// `GET /jobs/{job}/nodes/part/{part}`.
+pub(crate) async fn part(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, part)): Path<(String, String)>,
+) -> Result<Html<String>, Problem> {
+    check_part(&part)?;
+    let (facts, home) = Box::pin(facts(&app, &id)).await?;
+    hosts(&home, all_of(&facts)).await.map(Html)
+}
+
+/// `GET /jobs/{job}/nodes/{node}/part/{part}`.
+pub(crate) async fn part_of_one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, node, part)): Path<(String, String, String)>,
+) -> Result<Html<String>, Problem> {
+    check_part(&part)?;
+    let node_id = node_of(&node)?;
+    let (_, home) = Box::pin(facts(&app, &id)).await?;
+    hosts(&home, vec![node_id]).await.map(Html)
 }

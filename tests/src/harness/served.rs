@@ -142,6 +142,7 @@ impl Web {
 #[derive(Debug)]
 pub struct Watching {
     events: Arc<Mutex<Vec<String>>>,
+    sizes: Arc<Mutex<Vec<usize>>>,
     has_ended: Arc<AtomicBool>,
 }
 
@@ -163,13 +164,16 @@ impl Watching {
         );
         let mut stream = TcpStream::connect(&address).expect("the server listens");
         stream.write_all(request.as_bytes()).expect("the server reads");
-        let watching = Self { events: Arc::default(), has_ended: Arc::default() };
+        let watching = Self { events: Arc::default(), sizes: Arc::default(), has_ended: Arc::default() };
         let (noted, ended) = (Arc::clone(&watching.events), Arc::clone(&watching.has_ended));
+        let sizes = Arc::clone(&watching.sizes);
         std::thread::spawn(move || {
             for line in BufReader::new(stream).lines() {
                 let Ok(line) = line else { break };
                 if let Some(name) = line.strip_prefix("event: ") {
                     noted.lock().expect("no thread broke").push(name.to_owned());
+                } else if line.starts_with("data: ") {
+                    sizes.lock().expect("no thread broke").push(line.len());
                 }
             }
             ended.store(true, Ordering::Relaxed);
@@ -189,6 +193,11 @@ impl Watching {
         let at = events.iter().position(|event| event == name);
         events.drain(..at.map_or(0, |at| at + 1));
         at.is_some()
+    }
+
+    /// Bytes of each event that came.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.sizes.lock().expect("no thread broke").clone()
     }
 
     /// Whether the stream is over.

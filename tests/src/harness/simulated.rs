@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{Checkpoint, JobProgress, JobState, NodeInfo, NodeReport, NodeView, RunningTry};
+use prs_common::ledger::{Checkpoint, JobProgress, JobState, NodeInfo, NodeReport, NodeView, TryUnderWay};
 use prs_common::seal;
 use prs_common::segment::{ErrorDetail, ProcessRef, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
@@ -305,7 +305,14 @@ fn node(node_id: u32) -> NodeView {
         instance: format!("worker-{node_id:04}"),
         ..NodeInfo::default()
     };
-    let longest = (0..3).map(|at| RunningTry { index: u64::from(node_id) * 3 + at, age_ms: 900 + at * 100 });
+    let longest = (0..3).map(|at| TryUnderWay {
+        index: u64::from(node_id) * 3 + at,
+        age_ms: 900 + at * 100,
+        number: 1,
+        process: Some(at as u32),
+        detail: format!("10 files from data/{node_id:04}/part-{at:09}.parquet"),
+        printed_from: Some((4_711, 42)),
+    });
     let report = NodeReport {
         processes: SLOTS as u32,
         ever_ready: true,

@@ -73,7 +73,7 @@ impl Running {
 
     /// What of that which it has in hand is under way, in the order of `seq`. What has ended, and whose outcome did not get
     /// through, is none of it.
-    fn under_way(&self) -> Vec<InFlight> {
+    pub(super) fn under_way(&self) -> Vec<InFlight> {
         let mut in_flight = self.process.page.in_flight();
         in_flight.retain(|one| self.in_hand.binary_search_by_key(&one.seq, |(seq, _)| *seq).is_ok());
         in_flight.sort_unstable_by_key(|one| one.seq);

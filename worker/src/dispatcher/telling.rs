@@ -3,7 +3,11 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{MOST_LONGEST, PrintedLine, RunningTry};
+use bytes::Bytes;
+use prs_common::ledger::{MOST_DETAIL, MOST_LONGEST, PrintedLine, TryUnderWay};
+use prs_common::mini_batch::MiniBatch;
+use prs_common::process_page::monotonic_ns;
+use prs_common::statistics::cut;
 
 use super::Dispatcher;
 use crate::dispatcher::slot::{Hang, Running, Slot, running, running_mut};
@@ -13,6 +17,40 @@ use crate::process::printed;
 const PRINTED_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks at what they run.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+/// What has been under way for less is not described, milliseconds: it takes a look at the whole descriptor.
+const DESCRIBED: u64 = 1_000;
+
+impl Running {
+    /// What it has under way, with the descriptor of each.
+    fn under_way_for(&mut self, now: Instant) -> Vec<(TryUnderWay, Bytes)> {
+        let process = Some(self.number);
+        if self.is_concurrent() {
+            let now_ns = monotonic_ns();
+            let flights = self.under_way();
+            let one = |flight: &prs_common::process_page::InFlight| {
+                let place = self.in_hand.binary_search_by_key(&flight.seq, |(seq, _)| *seq).ok()?;
+                let ready = &self.in_hand.get(place)?.1;
+                let age_ms = now_ns.saturating_sub(flight.since_ns) / 1_000_000;
+                let number = ready.failed_tries + 1;
+                let told =
+                    TryUnderWay { index: ready.index, age_ms, number, process, ..TryUnderWay::default() };
+                Some((told, ready.planned.clone()))
+            };
+            return flights.iter().filter_map(one).collect();
+        }
+        let printed_from = Some(self.process.page.printed());
+        let Some((ready, since)) = self.present_try(now) else { return Vec::new() };
+        let told = TryUnderWay {
+            index: ready.index,
+            age_ms: (now - since).as_millis() as u64,
+            number: ready.failed_tries + 1,
+            process,
+            detail: String::new(),
+            printed_from,
+        };
+        vec![(told, ready.planned.clone())]
+    }
+}
 
 impl Dispatcher<'_> {
     /// Tells the heartbeat how the node is.
@@ -59,12 +97,19 @@ impl Dispatcher<'_> {
         }
         self.busy_at = Some(now);
         let busy = running(&self.slots).filter(|one| !one.is_starting() && !one.in_hand.is_empty()).count();
-        let tries = running_mut(&mut self.slots).filter_map(|one| one.present_try(now));
-        let mut longest: Vec<_> = tries
-            .map(|(ready, since)| RunningTry { index: ready.index, age_ms: (now - since).as_millis() as u64 })
-            .collect();
-        longest.sort_by_key(|one| (Reverse(one.age_ms), one.index));
+        let mut longest: Vec<_> =
+            running_mut(&mut self.slots).flat_map(|one| one.under_way_for(now)).collect();
+        longest.sort_by_key(|(one, _)| (Reverse(one.age_ms), one.index));
         longest.truncate(MOST_LONGEST);
+        let described = longest.into_iter().map(|(mut one, planned)| {
+            if one.age_ms >= DESCRIBED
+                && let Ok(planned) = MiniBatch::decode(&planned)
+            {
+                cut(&planned.detail(), MOST_DETAIL).clone_into(&mut one.detail);
+            }
+            one
+        });
+        let longest = described.collect();
         self.with.metrics.busy(busy);
         self.with.report_tx.send_modify(|report| {
             report.busy = busy as u32;

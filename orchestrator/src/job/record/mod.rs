@@ -301,6 +301,29 @@ pub enum JobRecordError {
 }
 
 impl JobRecord {
+    /// The result so far, but for what only its home knows: where its output and its logs are, and why it was interrupted.
+    pub fn result_so_far(&self) -> JobResult {
+        let progress = &self.status.progress;
+        JobResult {
+            job_id: self.job_id.clone(),
+            name: self.spec.name.clone(),
+            submitted_us: self.submitted_us,
+            ended_us: None,
+            kept_until_us: None,
+            state: self.state,
+            reason: None,
+            reused: None,
+            output: Output::default(),
+            logs: String::new(),
+            mini_batches: progress.into(),
+            items: progress.into(),
+            seconds: self.status.seconds,
+            starts: Vec::new(),
+            findings: Findings { failures_allowed: self.spec.failures_allowed, ..Findings::default() },
+            steps: Vec::new(),
+        }
+    }
+
     /// The record of a new job.
     pub fn new(job_id: String, code: String, spec: JobSpec) -> Self {
         let now = now_us();

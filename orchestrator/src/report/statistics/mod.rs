@@ -19,11 +19,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use prs_common::layout;
-use prs_common::ledger::NodeView;
+use prs_common::ledger::{MOST_DETAIL, NodeView};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
 use prs_common::statistics::{
-    FormerStart, Histogram, MOST_RECENT, MOST_SLOWEST, PlanMap, RunningOn, Timeline, TryRow,
+    FormerStart, Histogram, MOST_RECENT, MOST_SLOWEST, PlanMap, RunningOn, Timeline, TryRow, cut,
 };
 
 use self::errors::ErrorGroups;
@@ -349,7 +349,15 @@ fn longest(nodes: &[NodeView], now_us: u64) -> Vec<RunningOn> {
         let told_us = now_us.saturating_sub(node.silent.as_micros() as u64);
         let since = move |age_ms: u64| told_us.saturating_sub(age_ms.saturating_mul(1_000));
         let tries = node.report.longest.clone();
-        tries.into_iter().map(move |one| RunningOn { index: one.index, node_id, since_us: since(one.age_ms) })
+        tries.into_iter().map(move |one| RunningOn {
+            index: one.index,
+            node_id,
+            since_us: since(one.age_ms),
+            number: one.number,
+            process: one.process,
+            detail: cut(&one.detail, MOST_DETAIL).to_owned(),
+            printed_from: one.printed_from,
+        })
     };
     let mut running: Vec<_> = nodes.iter().filter(|node| !node.left).flat_map(of).collect();
     running.sort_by_key(|one| (one.since_us, one.index));

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prs_common::ledger::NodeView;
+use prs_common::ledger::{MOST_LONGEST, NodeView};
 use prs_common::segment::{TryRecord, TryStatus};
-use prs_common::statistics::{Histogram, MOST_NODES, NodeRow, NodeState, Nodes, TryRow, cut, node_bin};
+use prs_common::statistics::{
+    Histogram, MOST_NODES, NodeRow, NodeState, Nodes, RunsHere, TryRow, cut, node_bin,
+};
 
 use super::errors::rmp_size;
 
@@ -67,6 +69,7 @@ impl Node {
         sums.processes += more.processes;
         sums.starting += more.starting;
         sums.in_hand += more.in_hand;
+        sums.busy += more.busy;
         sums.init_failures += more.init_failures;
         sums.heard_us = sums.heard_us.max(more.heard_us);
         sums.of += more.of;
@@ -156,10 +159,21 @@ impl NodeTable {
                 (true, _) => NodeState::Lost,
             };
             row.slots = info.slots;
+            row.busy = if *left { 0 } else { report.busy.min(info.slots) };
+            row.gave_up = report.gave_up;
+            let told = report.longest.iter().take(if *left { 0 } else { MOST_LONGEST });
+            row.longest = told
+                .map(|one| RunsHere {
+                    index: one.index,
+                    since_us: heard_us.saturating_sub(one.age_ms.saturating_mul(1_000)),
+                    process: one.process,
+                })
+                .collect();
             (row.processes, row.starting) = (report.processes, report.starting);
             (row.in_hand, row.init_failures) = (report.in_hand, report.init_failures);
             (row.heard_us, row.clock_us) = (heard_us, clock_us);
             set(&mut row.worker, worker);
+            set(&mut row.instance, cut(&info.instance, WORKER));
             set(&mut row.host, cut(&info.host, HOST));
             set(&mut row.ip, cut(&info.ip, HOST));
             set(&mut row.version, cut(&info.version, HOST));

@@ -3,14 +3,21 @@
 use prs_common::job::JobSpec;
 use prs_common::ledger::{JobState, NodeView};
 use prs_common::statistics::{
-    Activity, Errors, InitState, Live, Nodes, Part, Rate, Shares, Summary, Threshold, TryRow, cut, encode,
+    Activity, Errors, InitState, Lately, Live, Nodes, Part, Rate, Shares, Summary, Threshold, TryRow, cut,
+    encode,
 };
+
+use prs_portal::view::signs;
 
 use super::{Count, LIMITS, Statistics};
 use crate::job::status::Status;
 
 /// The times over which rates are told, seconds.
 const RATES: [u64; 3] = [5, 60, 600];
+/// A job that has run for so long has a timeline of long steps, microseconds.
+const OLD: u64 = 3_600_000_000;
+/// A step of the last minutes, seconds.
+const LATELY_STEP: u32 = 5;
 /// Room of the list of errors while the job runs, bytes.
 const RUNNING_ERRORS: usize = 256 << 10;
 /// Longest error of `init()`, bytes.
@@ -96,7 +103,8 @@ impl Statistics {
         }
     }
 
-    pub(super) fn standing(&self, standing: &Standing) -> Live {
+    /// Where the job stands.
+    pub(crate) fn standing(&self, standing: &Standing) -> Live {
         let Standing { spec, state, reason, status, nodes, started_us, now_us } = *standing;
         let progress = &status.progress;
         let present = nodes.iter().filter(|node| !node.left);
@@ -104,6 +112,7 @@ impl Statistics {
         let open = progress.checkpoint.scheduled.saturating_sub(progress.ended());
         let in_flight = if state.is_final() { 0 } else { in_hand.min(open) };
         let lost = nodes.iter().filter(|node| node.left && node.report.in_hand > 0).count();
+        let end = progress.conclusion.as_ref().filter(|_| !state.is_final());
         let former = self.former.values().rev().take(Live::MOST_FORMER).rev().cloned().collect();
         Live {
             written_us: now_us,
@@ -147,6 +156,15 @@ impl Statistics {
             running: if state.is_final() { Vec::new() } else { self.running.clone() },
             followed: self.followed,
             committed: progress.segments,
+            ends_as: end.map(|end| end.state.as_str().to_owned()).unwrap_or_default(),
+            ends_why: end.map(|end| cut(&end.reason, ERROR).to_owned()).unwrap_or_default(),
+            lately: self.lately(started_us, now_us),
+            signs: signs(
+                &self.run,
+                &self.nodes.published(now_us, Nodes::MOST_BYTES),
+                state.is_final(),
+                now_us,
+            ),
         }
     }
 
@@ -164,6 +182,24 @@ impl Statistics {
     fn thresholds(&self, standing: &Standing) -> Vec<Threshold> {
         let limits = thresholds(standing.spec, standing.status).into_iter().zip(self.near_us);
         limits.map(|(limit, near_us)| Threshold { near_us, ..limit }).collect()
+    }
+
+    /// Items that got their outcome in each step of the last minutes.
+    fn lately(&self, started_us: u64, now_us: u64) -> Lately {
+        if now_us.saturating_sub(started_us) < OLD {
+            return Lately::default();
+        }
+        let step_us = u64::from(LATELY_STEP) * 1_000_000;
+        let end_us = now_us / step_us * step_us;
+        let from_us = end_us.saturating_sub(Live::MOST_LATELY as u64 * step_us);
+        // The counts are in the order of their times.
+        let until = |at_us: u64| {
+            let at = self.counts.partition_point(|count| count.at_us <= at_us);
+            self.counts.get(at.saturating_sub(1)).map_or(0, |count| count.items)
+        };
+        let step =
+            |at: u64| until(from_us + (at + 1) * step_us).saturating_sub(until(from_us + at * step_us));
+        Lately { from_us, step_s: LATELY_STEP, items: (0..Live::MOST_LATELY as u64).map(step).collect() }
     }
 
     /// What got its outcome a second over the last time.

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{JobState, NodeInfo, NodeReport, NodeView, RunningTry};
+use prs_common::ledger::{JobState, NodeInfo, NodeReport, NodeView, TryUnderWay};
 use prs_common::segment::{ErrorDetail, ProcessRef, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
 use prs_common::statistics::{
@@ -146,7 +146,15 @@ fn sizes_are_bounded_whatever_comes() {
     let mut statistics = Statistics::new(1, ORIGIN);
     let nodes: Vec<_> = (0..10_000)
         .map(|node| {
-            let longest = vec![RunningTry { index: u64::MAX, age_ms: 5_000 }; 3];
+            let longest = vec![
+                TryUnderWay {
+                    index: u64::MAX,
+                    age_ms: 5_000,
+                    detail: "é".repeat(4_000),
+                    ..TryUnderWay::default()
+                };
+                4
+            ];
             let fatal = Some("é".repeat(4_000));
             view(node, NodeReport { longest, fatal, busy: 4, in_hand: 9, now_us: 1, ..NodeReport::default() })
         })

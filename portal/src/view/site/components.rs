@@ -62,6 +62,9 @@ static SAMPLE: LazyLock<Facts> = LazyLock::new(|| {
         failed_list: None,
         steps: Vec::new(),
         has_main_step: false,
+        fleet: None,
+        ends: String::new(),
+        seen_error: String::new(),
         statistics: Published::default(),
         now_us: NOON + 725_000_000,
     }
@@ -156,7 +159,7 @@ fn figures() -> Vec<Figure> {
         .collect();
     let span = Span { from_us: NOON, to_us: NOON + 480_000_000 };
     [
-        Rate::figure(NOON, 8, &buckets),
+        Rate::figure(NOON, 8, &buckets, None),
         Shares::figure(NOON, 8, &shares),
         Tries::figure(&tries),
         Activity::figure(span, &lanes),

@@ -6,11 +6,14 @@ use super::{Chrome, Tab, Tabs};
 use crate::chart::Figure;
 use crate::view::Facts;
 use crate::view::job::JobView;
-use crate::view::pictures::{Detail, IDS};
+use crate::view::pictures::{Detail, IDS, LaneOrder, sorted_activity};
 
 /// As much as a page shows: lists of any length have pages of their own.
 const DETAIL: Detail =
     Detail { rows: (20, 10), errors: 10, tracebacks: 2_000, ranges: 20, tables: true, pictures: true };
+
+/// The picture of activity.
+const ACTIVITY: &str = "activity";
 
 /// What of the page of a job that runs is made anew at a look: numbers are each time, pictures and what follows from them every other time,
 /// the lists of errors and nodes every fourth.
@@ -49,6 +52,10 @@ pub struct JobPage<'a> {
     job_id: &'a str,
     may_change: bool,
     may_submit: bool,
+    /// Whether it was asked to end.
+    is_canceling: bool,
+    /// The order of the rows of activity, where that is not the usual one: the picture is that of the moment then.
+    lanes: Option<LaneOrder>,
 }
 
 impl<'a> JobPage<'a> {
@@ -86,12 +93,48 @@ impl<'a> JobPage<'a> {
             job_id: &facts.job_id,
             may_change,
             may_submit,
+            is_canceling: false,
+            lanes: None,
         }
     }
 
     /// Whether a picture of a job is called so.
     pub fn is_picture(id: &str) -> bool {
         IDS.iter().any(|(known, _)| *known == id)
+    }
+
+    /// The page, which says so where the job was asked to end.
+    #[must_use]
+    pub fn canceling(self, is_canceling: bool) -> Self {
+        Self { is_canceling: is_canceling && !self.has_ended(), ..self }
+    }
+
+    /// The page with the rows of activity in an order.
+    #[must_use]
+    pub fn with_lanes(mut self, facts: &Facts, order: Option<LaneOrder>) -> Self {
+        let below = format!("/jobs/{}/mini-batches", self.job_id);
+        let sorted = order.and_then(|order| sorted_activity(facts, order, &below));
+        let shown = self.job.figures.iter_mut().find(|figure| figure.id == ACTIVITY);
+        if let (Some(sorted), Some(shown)) = (sorted, shown) {
+            *shown = Figure { is_apart: shown.is_apart, is_open: shown.is_open, ..sorted };
+            self.lanes = order;
+        }
+        self
+    }
+
+    /// Whether a picture is made anew while the job runs.
+    fn is_renewed(&self, id: &str) -> bool {
+        id != ACTIVITY || self.lanes.is_none()
+    }
+
+    /// The orders of the rows of activity: the word of each in an address, what it says, and whether it is that of the page.
+    fn lane_orders(&self) -> [(&'static str, &'static str, bool); 3] {
+        let orders = [
+            ("", "by node", None),
+            ("slowest", "slowest first", Some(LaneOrder::Slowest)),
+            ("failures", "most failures first", Some(LaneOrder::Failing)),
+        ];
+        orders.map(|(word, says, order)| (word, says, self.lanes == order))
     }
 
     /// The page with the tables of these pictures in it, open.

@@ -16,14 +16,18 @@ fn link(text: String, job_id: &str, below: &str) -> Cell {
 
 /// The mini-batches of a job that run; nothing where none does.
 pub fn running_table(live: &Live, job_id: &str) -> Option<Table> {
-    let mut table =
-        Table::new("The mini-batches that run longest", &["Mini-batch", "Node", "Began, UTC", "#Runs for"]);
+    let mut table = Table::new(
+        "The mini-batches that run longest",
+        &["Mini-batch", "Node", "Process", "Began, UTC", "#Runs for", "Consists of"],
+    );
     for row in &live.running {
         table.rows.push(vec![
             link(count(row.index), job_id, &format!("/{}", row.index)),
             Cell::Link(format!("node {}", row.node_id), format!("/jobs/{job_id}/nodes/{}", row.node_id)),
+            row.process.map_or_else(String::new, |number| format!("process{number:03}")).into(),
             clock(row.since_us).into(),
             duration_us(live.written_us.saturating_sub(row.since_us)).into(),
+            row.detail.clone().into(),
         ]);
     }
     (!table.rows.is_empty()).then(|| table.cut(MOST, "mini-batches"))
@@ -70,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_runs_and_took_long_leads_to_its_page() {
-        let one = RunningOn { index: 1_234, node_id: 3, since_us: 1_000_000 };
+        let one = RunningOn { index: 1_234, node_id: 3, since_us: 1_000_000, ..RunningOn::default() };
         let live = Live { written_us: 4_000_000, running: vec![one], ..Live::default() };
         let html = running_table(&live, "j").unwrap().to_string();
         assert!(html.contains("/jobs/j/mini-batches/1234\"") && html.contains("/jobs/j/nodes/3\""), "{html}");

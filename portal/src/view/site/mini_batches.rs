@@ -122,6 +122,8 @@ pub struct MiniBatchesPage<'a> {
     pub is_filtered: bool,
     /// Whether more may come.
     pub grows: bool,
+    /// The mini-batches with an outcome when the list was made.
+    pub ended: u64,
 }
 
 impl MiniBatchesPage<'_> {

@@ -1,7 +1,7 @@
 //! The nodes of a job: a dot for each, and a table; and one of them, with what it did and what it used of its host.
 
 use askama::Template;
-use prs_common::statistics::{NodeRow, NodeState};
+use prs_common::statistics::NodeRow;
 
 use super::simple::rendered;
 use super::{Chrome, Tab, Tabs};
@@ -19,13 +19,32 @@ const MOST: usize = 50;
 const DETAIL: Detail =
     Detail { rows: (0, 0), errors: 0, tracebacks: 0, ranges: 50, tables: false, pictures: true };
 
-/// A figure of hosts over time: its name, and what was measured.
-pub type HostSeries = (&'static str, Vec<LinePoint>);
+/// A figure of hosts over time.
+#[derive(Debug, Clone, Default)]
+pub struct HostSeries {
+    /// What was measured.
+    pub metric: &'static str,
+    /// Of all hosts that were looked at.
+    pub points: Vec<LinePoint>,
+    /// How many these are, and how many there are.
+    pub nodes: (usize, usize),
+    /// Those with the most of it, the highest first.
+    pub highest: Vec<HostNode>,
+}
+
+/// A host with much of what was measured.
+#[derive(Debug, Clone, Default)]
+pub struct HostNode {
+    /// Its node.
+    pub node_id: u32,
+    /// When, and how much.
+    pub points: Vec<LinePoint>,
+}
 
 /// The pictures of what hosts were used for.
 fn of_hosts(series: &[HostSeries]) -> Vec<Figure> {
-    let figure = |(metric, points): &HostSeries| {
-        let (id, title): (&'static str, _) = match *metric {
+    let figure = |of: &HostSeries| {
+        let (id, title): (&'static str, _) = match of.metric {
             "cpu" => ("cpu", "CPU of the host"),
             "memory" => ("memory", "Memory of the host"),
             "disk_read" => ("disk-read", "Read from disks"),
@@ -35,29 +54,38 @@ fn of_hosts(series: &[HostSeries]) -> Vec<Figure> {
             "gpu" => ("gpu", "GPU"),
             _ => ("gpu-memory", "Memory of GPUs"),
         };
-        let is_share = metric.ends_with("cpu") || *metric == "gpu";
+        let is_share = of.metric.ends_with("cpu") || of.metric == "gpu";
         let says = |value: f64| {
             if is_share { format!("{}\u{202f}%", short(value)) } else { bytes(value.max(0.0) as u64) }
         };
-        Lines::figure(id, title, points, says)
+        let (looked_at, all) = of.nodes;
+        let whose = if looked_at < all {
+            format!("mean of {} of {} nodes", count(looked_at as u64), count(all as u64))
+        } else {
+            format!("mean of {}", crate::text::counted(all as u64, "node"))
+        };
+        let highest: Vec<(String, &[LinePoint])> =
+            of.highest.iter().map(|one| (format!("node {}", one.node_id), &*one.points)).collect();
+        Lines::figure(id, title, (&of.points, &whose), &highest, says)
     };
     series.iter().filter_map(figure).collect()
 }
 
-/// Makes links to the pages of nodes of the first column.
-pub(crate) fn link_nodes(table: &mut Table, job_id: &str) {
-    for cell in table.rows.iter_mut().filter_map(|row| row.first_mut()) {
-        if let Cell::Text(text) = &*cell
-            && let Some(number) = text.strip_prefix("node ")
-        {
-            *cell = Cell::Link(text.clone(), format!("/jobs/{job_id}/nodes/{number}"));
-        }
-    }
+/// The pictures of hosts, which a page fetches when they are wanted.
+pub fn hosts_html(series: &[HostSeries]) -> String {
+    rendered(&Hosts { figures: of_hosts(series) })
+}
+
+/// The pictures of hosts.
+#[derive(Debug, Template)]
+#[template(path = "site/hosts.html")]
+struct Hosts {
+    figures: Vec<Figure>,
 }
 
 /// The tab of the nodes.
 #[derive(Debug, Template)]
-#[template(path = "site/nodes.html")]
+#[template(path = "site/nodes.html", blocks = ["list"])]
 pub struct NodesPage<'a> {
     chrome: &'a Chrome,
     tabs: Tabs<'a>,
@@ -65,19 +93,19 @@ pub struct NodesPage<'a> {
     title: &'a str,
     figure: Option<Figure>,
     table: Option<Table>,
-    hosts: Vec<Figure>,
+    hosts: Option<String>,
     grows: bool,
+    /// The first row, and all that there are.
+    from: (usize, usize),
 }
 
 impl<'a> NodesPage<'a> {
-    /// The nodes of a job, and what they used of their hosts.
-    pub fn new(chrome: &'a Chrome, facts: &'a Facts, series: &[HostSeries]) -> Self {
+    /// The nodes of a job, from a row of the table on; the pictures of their hosts where they were asked for.
+    pub fn new(chrome: &'a Chrome, facts: &'a Facts, from: usize, hosts: Option<String>) -> Self {
         let known = facts.statistics.nodes.as_ref().filter(|nodes| !nodes.rows.is_empty());
         let has_ended = facts.state.is_final();
-        let mut table = known.map(|of| nodes::table(of, &nodes::slow(of), has_ended, MOST));
-        if let Some(table) = &mut table {
-            link_nodes(table, &facts.job_id);
-        }
+        let page = (from, MOST);
+        let table = known.map(|of| nodes::table(of, &nodes::slow(of), has_ended, page, Some(&facts.job_id)));
         Self {
             chrome,
             tabs: Tabs::of(facts, Tab::Nodes),
@@ -88,8 +116,9 @@ impl<'a> NodesPage<'a> {
                 .find(|figure| figure.id == "nodes")
                 .map(|figure| Figure { table: None, ..figure }),
             table,
-            hosts: of_hosts(series),
+            hosts,
             grows: !has_ended,
+            from: (from, known.map_or(0, |nodes| nodes.rows.len())),
         }
     }
 
@@ -97,6 +126,27 @@ impl<'a> NodesPage<'a> {
     pub fn html(&self) -> String {
         rendered(self)
     }
+
+    /// What changes of its first page while the job runs.
+    pub fn part(&self) -> String {
+        rendered(&self.as_list())
+    }
+
+    /// Where the pages before and after this one begin.
+    fn pages(&self) -> (Option<usize>, Option<usize>) {
+        let (from, all) = self.from;
+        let next = from.saturating_add(MOST);
+        ((from > 0).then(|| from.saturating_sub(MOST)), (next < all).then_some(next))
+    }
+}
+
+/// A process of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeProcess {
+    /// Its name.
+    pub name: String,
+    /// Its logs, below `logs/`: what each is, and its path.
+    pub logs: Vec<(&'static str, String)>,
 }
 
 /// A node.
@@ -110,20 +160,26 @@ pub struct NodePage<'a> {
     row: &'a NodeRow,
     chip: Chip,
     figures: Vec<Figure>,
-    hosts: Vec<Figure>,
+    hosts: Option<String>,
     errors: Option<Table>,
+    processes: Option<Table>,
+    may_drain: bool,
 }
 
 impl<'a> NodePage<'a> {
-    /// The node with this id; nothing where the job has none.
-    pub fn new(chrome: &'a Chrome, facts: &'a Facts, node_id: u32, series: &[HostSeries]) -> Option<Self> {
-        let rows = &facts.statistics.nodes.as_ref()?.rows;
-        let row = rows.iter().find(|row| row.of <= 1 && row.node_id == node_id)?;
-        let chip = match row.state {
-            NodeState::Lost => Chip { family: "bad", word: "lost" },
-            NodeState::Present if !facts.state.is_final() => Chip { family: "active", word: "serving" },
-            NodeState::Present | NodeState::Left => Chip { family: "neutral", word: "left" },
-        };
+    /// The node with this id and these processes; nothing where the job has none. `may_drain` says whether who looks may ask its worker to
+    /// leave.
+    pub fn new(
+        chrome: &'a Chrome,
+        facts: &'a Facts,
+        node_id: u32,
+        processes: &[NodeProcess],
+        hosts: Option<String>,
+        may_drain: bool,
+    ) -> Option<Self> {
+        let nodes = facts.statistics.nodes.as_ref()?;
+        let row = nodes.rows.iter().find(|row| row.of <= 1 && row.node_id == node_id)?;
+        let state = nodes::node_state(row, nodes.written_us, facts.state.is_final());
         let below = format!("/jobs/{}/mini-batches", facts.job_id);
         Some(Self {
             chrome,
@@ -131,10 +187,12 @@ impl<'a> NodePage<'a> {
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             figures: activity_of(facts, node_id, &below).into_iter().collect(),
-            hosts: of_hosts(series),
+            hosts,
             errors: errors(facts, node_id),
+            processes: of_processes(facts, row, processes),
+            may_drain: may_drain && matches!(state, "live" | "silent") && !row.instance.is_empty(),
             row,
-            chip,
+            chip: nodes::chip(state),
         })
     }
 
@@ -154,7 +212,8 @@ impl<'a> NodePage<'a> {
             (
                 "Slots",
                 format!(
-                    "{}, {} processes up, {} of them in init()",
+                    "{} of {} busy, {} processes up, {} of them in init()",
+                    count(u64::from(row.busy)),
                     count(u64::from(row.slots)),
                     count(u64::from(row.processes)),
                     count(u64::from(row.starting))
@@ -163,6 +222,7 @@ impl<'a> NodePage<'a> {
             ("In hand", count(row.in_hand)),
             ("Tries", format!("{}, {} failed", count(row.tries), count(row.failed_tries))),
             ("Failures of init()", count(u64::from(row.init_failures))),
+            ("It cannot go on", row.fatal.clone()),
             ("Items", count(row.items)),
             ("run()", format!("{} half of them, {} 95 of 100", time(row.median_us), time(row.p95_us))),
             ("CPU of run()", percent(row.cpu_us.min(row.run_us), row.run_us)),
@@ -174,6 +234,34 @@ impl<'a> NodePage<'a> {
         pairs.retain(|(_, text)| !text.is_empty());
         pairs
     }
+}
+
+/// The processes of a node, with what each runs as far as that runs long, and its logs.
+fn of_processes(facts: &Facts, row: &NodeRow, processes: &[NodeProcess]) -> Option<Table> {
+    let mut table = Table::new(
+        "Processes of this node",
+        &["Process", "Runs longest", "Standard output", "Standard error", "Mini-batches", "Errors"],
+    );
+    let now_us = facts.statistics.nodes.as_ref().map_or(0, |nodes| nodes.written_us);
+    for one in processes {
+        let of_it =
+            |number: Option<u32>| number.is_some_and(|number| format!("process{number:03}") == one.name);
+        let runs = row.longest.iter().find(|runs| of_it(runs.process) && !facts.state.is_final());
+        let runs = runs.map_or_else(
+            || Cell::Text("\u{2013}".to_owned()),
+            |runs| {
+                let long = duration_us(now_us.saturating_sub(runs.since_us));
+                let text = format!("mini-batch {} for {long}", count(runs.index));
+                Cell::Link(text, format!("/jobs/{}/mini-batches/{}", facts.job_id, runs.index))
+            },
+        );
+        let mut cells = vec![one.name.clone().into(), runs];
+        cells.extend(one.logs.iter().map(|(name, path)| {
+            Cell::Link((*name).to_owned(), format!("/jobs/{}/logs/{path}", facts.job_id))
+        }));
+        table.rows.push(cells);
+    }
+    (!table.rows.is_empty()).then(|| table.cut(100, "processes"))
 }
 
 /// The errors that tries of a node had.

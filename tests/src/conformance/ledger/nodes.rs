@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use prs_common::ledger::{
     InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, RunningTry, SeenError, Signal,
+    TryUnderWay,
 };
 use prs_common::source_line::SourceLine;
 
@@ -94,7 +95,14 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         running: vec![RunningTry { index: 7, age_ms: 93_000 }],
         now_us: 1_763_776_000_000_456,
         busy: 2,
-        longest: vec![RunningTry { index: 9, age_ms: 4 }],
+        longest: vec![TryUnderWay {
+            index: 9,
+            age_ms: 4,
+            number: 2,
+            process: Some(3),
+            detail: "é.txt".to_owned(),
+            printed_from: Some((7, 8)),
+        }],
         failed_tries: 1_000_000,
         errors: vec![SeenError {
             at_us: 1_763_776_000_000_123,
