@@ -403,4 +403,15 @@ fn a_fleet_takes_calls_over_http() {
     let ended = completed(&web, &format!("/endpoints/{name}/jobs/{id}"));
     assert_eq!(ended["status"], "Completed", "{ended}");
     assert!(web.get(&format!("/api/v1/jobs/{id}/result")).text().starts_with("0000.txt,one,1\n"));
+    // Workers have Pythons of their own; what no Python takes is refused all the same.
+    let headers = [("Content-Type", "multipart/form-data; boundary=b"), ("If-None-Match", "*")];
+    for (script, said) in
+        [("def run(batch:\n", "cannot be compiled"), ("def init(): pass\n", "has no function run()")]
+    {
+        fs::write(job.path("src/score.py"), script).unwrap();
+        let path = format!("/api/v1/endpoints/{name}/deployments/broken");
+        let told = web.send("PUT", &path, &headers, &form(DEPLOYMENT, &code(&job))).json(422);
+        assert_eq!(told["type"], "/problems/scoring-script", "{told}");
+        assert!(told.to_string().contains(said), "{told}");
+    }
 }
