@@ -1,29 +1,30 @@
 // Keeps pages new and answers keys. Everything else works without it; it replaces what the server has made anew, and nothing under the
 // reader's hands. What is sent of it is shorter: `script.rs` of this crate says how.
 
-const one = (css, within = document) => within.querySelector(css);
-const all = (css, within = document) => [...within.querySelectorAll(css)];
-const make = (name, set) => Object.assign(document.createElement(name), set);
-const on = (name, act) => document.addEventListener(name, act, true);
+const whole = document;
+const one = (css, within = whole) => within.querySelector(css);
+const all = (css, within = whole) => [...within.querySelectorAll(css)];
+const make = (tag, set) => Object.assign(whole.createElement(tag), set);
+const on = (kind, act) => whole.addEventListener(kind, act, true);
 const time = () => Date.now();
 const placeOf = (each) => each.getBoundingClientRect();
 const between = (number, most) => Math.max(0, Math.min(number, most));
 const policy = window.trustedTypes?.createPolicy("prs", { createHTML: (markup) => markup });
-const look = document.documentElement.dataset;
+const look = whole.documentElement.dataset;
 const page = location.pathname;
 
 // Writes what is not there yet: a reader of screens hears it once.
-function write(node, text) {
-  if (node && node.textContent !== text) node.textContent = text;
+function write(node, phrase) {
+  if (node && node.textContent !== phrase) node.textContent = phrase;
 }
 
-const tell = (text) => write(one("#told"), text);
+const tell = (phrase) => write(one("#told"), phrase);
 
 // How new the page is.
-function say(is, text = is) {
+function say(is, phrase = is) {
   const sign = one("[data-state]");
   if (sign) sign.dataset.is = is;
-  write(sign, text);
+  write(sign, phrase);
 }
 
 const sayStale = (cause = "the server does not answer.") => say("stale", "Not new: " + cause);
@@ -35,16 +36,16 @@ function moment(at, like) {
     .split(" ");
   return like
     .replace(/\d+-\d\d-\d\d/, day)
-    .replace(/\d\d:\d\d(:\d\d)?/, (text) => clock.slice(0, text.length))
+    .replace(/\d\d:\d\d(:\d\d)?/, (phrase) => clock.slice(0, phrase.length))
     .replace("UTC", zone);
 }
 
 // Makes what has just come usable: times, copies. What is open in it is not the reader's doing.
 function ready(within) {
   for (const each of look.zone ? [] : all("time,text[data-at],[data-zone]", within)) {
-    const text = each.textContent;
-    write(each, moment(each.dateTime || each.dataset.at * 1000 || time(), text));
-    if (each.dateTime) each.title = text;
+    const phrase = each.textContent;
+    write(each, moment(each.dateTime || each.dataset.at * 1000 || time(), phrase));
+    if (each.dateTime) each.title = phrase;
   }
   for (const each of navigator.clipboard ? all("code.command", within) : []) {
     const button = make("button", { className: "copy", type: "button", textContent: "Copy" });
@@ -71,7 +72,7 @@ async function ask(address) {
 
 // Whether the reader is busy with this part: points at it, has the focus or a selection in it, or has something open there.
 function isBusy(piece) {
-  const { isCollapsed, anchorNode } = document.getSelection();
+  const { isCollapsed, anchorNode } = whole.getSelection();
   return (
     piece.matches(":hover,:focus-within,:has(input:checked,details[open]:not([data-open]),[data-open]:not([open],div))") ||
     (!isCollapsed && piece.contains(anchorNode))
@@ -134,11 +135,11 @@ function stream(address, hear, hasPulse) {
   const turn = () => {
     clearTimeout(timer);
     if (isOver || isPaused) leave();
-    else if (document.hidden) timer = setTimeout(leave, 30000);
+    else if (whole.hidden) timer = setTimeout(leave, 30000);
     else if (source.readyState === 2) begin();
   };
   setInterval(() => {
-    const rests = document.hidden || source.readyState === 2;
+    const rests = whole.hidden || source.readyState === 2;
     if (hasPulse && !rests && time() - heard > 5000) sayStale("nothing has come for 5 seconds.");
   }, 1000);
   on("visibilitychange", turn);
@@ -151,22 +152,25 @@ function stream(address, hear, hasPulse) {
   };
 }
 
-ready(document);
+ready(whole);
 
 // A job: its parts, as the server sends them. Of a page that is hidden the title alone is kept new.
 const watched = one("[data-live]");
 if (watched) {
   const known = new Map(all("[data-part]", watched).map((each) => [each.dataset.part, each]));
   const isOverview = known.has("head");
-  const call = (words) => (document.title = words + " – prs");
+  const call = (says, icon) => {
+    whole.title = says + " – prs";
+    one("[rel=icon]").href = icon;
+  };
   let tag = "";
   setInterval(async () => {
-    if (!document.hidden || isPaused || !isOverview || !known.size) return;
+    if (!whole.hidden || isPaused || !isOverview || !known.size) return;
     try {
       const { ok, headers } = await fetch(page, { method: "HEAD", headers: { "if-none-match": tag } });
       if (!ok) return;
       tag = headers.get("etag");
-      call(decodeURIComponent(headers.get("x-prs-title")));
+      call(decodeURIComponent(headers.get("x-prs-title")), headers.get("x-prs-icon"));
     } catch {
       sayStale();
     }
@@ -177,9 +181,9 @@ if (watched) {
   const finish = stream(
     () => watched.dataset.live,
     {
-      parts: ({ parts, title }) => {
+      parts: ({ parts, title, icon }) => {
         for (const id in parts) if (known.has(id)) renew(known.get(id), parts[id]);
-        if (title) call(title);
+        if (title) call(title, icon);
         say("live");
       },
       end: async () => {
@@ -188,7 +192,7 @@ if (watched) {
         say("ended", "The job has ended.");
         // What may be done now is another thing than before.
         const found = await ask(page + location.search);
-        for (const [id, each] of known) each.replaceChildren(...one(`[data-part=${id}]`, found).childNodes);
+        for (const [id, each] of known) each.replaceChildren(...(one(`[data-part=${id}]`, found)?.childNodes || []));
         known.clear();
       },
     },
@@ -218,21 +222,21 @@ on("toggle", ({ target: box }) => {
 const listed = one("[data-rows]");
 if (listed) {
   const newer = one("[data-newer]");
-  const fresh = new Set();
+  const others = new Set();
   const row = (address, within) => one(`tbody a[href="${address}"]`, within)?.closest("tr");
-  const every = 1000 * (listed.dataset.every || 15);
-  let due = time() + every;
+  const pace = 1000 * (listed.dataset.every || 15);
+  let due = time() + pace;
   const touch = ({ job_id }) => {
     if (row("/jobs/" + job_id, listed)) due = 0;
-    else fresh.add(job_id);
-    newer.hidden = !fresh.size;
-    write(newer, "Other jobs, new or changed: " + fresh.size);
+    else others.add(job_id);
+    newer.hidden = !others.size;
+    write(newer, "Other jobs, new or changed: " + others.size);
   };
   if (newer) stream(() => "/api/v1/events?types=job", { list: () => (due = 0), job: touch, gone: touch });
   else offerPause();
   setInterval(async () => {
-    if (document.hidden || isPaused || time() < due) return;
-    due = time() + every;
+    if (whole.hidden || isPaused || time() < due) return;
+    due = time() + pace;
     try {
       const found = await ask(listed.dataset.rows);
       if (!newer && !isBusy(listed)) listed.replaceChildren(found);
@@ -255,7 +259,7 @@ const follower = one("[data-follow]");
 if (follower) {
   const log = one("[data-lines]");
   const more = one("[data-more]");
-  const depth = () => document.documentElement.scrollHeight;
+  const depth = () => whole.documentElement.scrollHeight;
   let { at } = follower.dataset;
   let finish, pending;
   const add = () => {
@@ -305,8 +309,8 @@ function placesOf(box) {
   if (!cells) {
     const found = {};
     for (const each of all("rect:has(title),use:has(title)", box)) {
-      const text = one("title", each).textContent;
-      const place = { said: text, at: () => placeOf(each), to: open && open + "/" + text.match(/\d+/) };
+      const phrase = one("title", each).textContent;
+      const place = { said: phrase, at: () => placeOf(each), to: open && open + "/" + phrase.match(/\d+/) };
       (found[walk === "bars" ? each.getAttribute("y") : 0] ??= []).push(place);
     }
     return Object.values(found).map((row) => row.sort((a, b) => a.at().left - b.at().left));
@@ -334,24 +338,24 @@ function placesOf(box) {
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -1e9], End: [0, 1e9] };
 
 // Goes where a key says and shows what is there; the address of what is there, for Enter.
-function move(box, rows, key) {
+function move(box, lanes, key) {
   const [row, column] = box.here || [0, -1];
-  const current = rows[row]?.[column];
+  const current = lanes[row]?.[column];
   if (!MOVES[key]) return current?.to;
   const [down, along] = MOVES[key];
-  const to = between(row + down, rows.length - 1);
-  if (!rows[to]) return;
-  let at = between(column + along, rows[to].length - 1);
+  const to = between(row + down, lanes.length - 1);
+  if (!lanes[to]) return;
+  let at = between(column + along, lanes[to].length - 1);
   if (current && down) {
-    const far = rows[to].map((each) => Math.abs(each.at().left - current.at().left));
+    const far = lanes[to].map((each) => Math.abs(each.at().left - current.at().left));
     at = far.indexOf(Math.min(...far));
   }
   box.here = [to, at];
   const mark = one(".mark", box) || box.appendChild(make("span", { className: "mark" }));
   const around = placeOf(box);
-  const { left, top, width, height } = rows[to][at].at();
+  const { left, top, width, height } = lanes[to][at].at();
   mark.style.cssText = `left:${left - around.left}px;top:${top - around.top}px;width:${width}px;height:${height}px`;
-  write(one(".said", box), rows[to][at].said);
+  write(one(".said", box), lanes[to][at].said);
 }
 
 // Pictures: arrows walk their cells and marks, what is there is read out, Enter and a click open it.
@@ -360,9 +364,9 @@ function go(box, pick) {
   if (to) location = to;
 }
 
-async function toClipboard(text) {
-  await navigator.clipboard.writeText(text);
-  tell("Copied: " + text);
+async function toClipboard(phrase) {
+  await navigator.clipboard.writeText(phrase);
+  tell("Copied: " + phrase);
 }
 
 on("click", ({ target, clientX, clientY }) => {
@@ -373,14 +377,14 @@ on("click", ({ target, clientX, clientY }) => {
     return clientX >= left && clientX < right && clientY >= top && clientY < bottom;
   };
   if (button) toClipboard(button.dataset.copy);
-  else if (box) go(box, (rows) => rows.flat().find(isThere)?.to);
+  else if (box) go(box, (lanes) => lanes.flat().find(isThere)?.to);
 });
 
 // Single letters, outside fields; an element names its own as data-key.
 function stepRows(by) {
-  const rows = all("main tbody tr:has(a)");
-  const at = rows.findIndex((each) => each.contains(document.activeElement));
-  const to = rows[between(at + by, rows.length - 1)];
+  const lanes = all("main tbody tr:has(a)");
+  const at = lanes.findIndex((each) => each.contains(whole.activeElement));
+  const to = lanes[between(at + by, lanes.length - 1)];
   if (to) one("a", to).focus();
 }
 
@@ -399,18 +403,18 @@ const ACTS = {
 };
 
 let wanted;
-on("keydown", (event) => {
-  const { key, target } = event;
+on("keydown", (press) => {
+  const { key, target } = press;
   const box = target.closest("[data-walk]");
   if (box && /^(Arrow|Home|End|Enter)/.test(key)) {
-    event.preventDefault();
-    return go(box, (rows) => move(box, rows, key));
+    press.preventDefault();
+    return go(box, (lanes) => move(box, lanes, key));
   }
-  if (look.keys || event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]),textarea,select")) return;
+  if (look.keys || press.ctrlKey || press.metaKey || press.altKey || target.closest("input:not([type=checkbox]),textarea,select")) return;
   const named = one(`[data-key="${CSS.escape((wanted === "g" ? "g" : "") + key)}"]`) || (/^[1-8]$/.test(key) && all(".tabs a")[key - 1]);
   wanted = key;
   if (named) {
-    event.preventDefault();
+    press.preventDefault();
     named.focus();
     if (!named.matches("input")) named.click();
   } else ACTS[key]?.();

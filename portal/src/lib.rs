@@ -8,6 +8,7 @@ pub mod attention;
 pub mod chart;
 #[cfg(test)]
 mod design;
+mod icon;
 mod script;
 pub mod text;
 pub mod view;
@@ -23,8 +24,7 @@ pub fn js() -> String {
     script::sent(SOURCE)
 }
 
-/// The picture of the pages in a browser's tabs.
-pub const ICON: &str = include_str!("../assets/icon.svg");
+pub use icon::{ICON, icons};
 
 #[cfg(test)]
 mod tests {
@@ -36,6 +36,11 @@ mod tests {
             ("stylesheet", CSS.len(), 14 << 10),
             ("script", js().len(), 9 << 10),
             ("icon", ICON.len(), 4 << 10),
+            (
+                "icon of a state",
+                icons().iter().map(|(_, icon)| icon.len()).max().unwrap_or_default(),
+                4 << 10,
+            ),
         ] {
             assert!(bytes <= most, "{name}: {bytes} bytes");
         }

@@ -97,6 +97,9 @@ const TAKEN: &[&str] = &[
     "window",
 ];
 
+/// What stands before a brace that holds statements, and no properties.
+const BEFORE_BLOCKS: &[&str] = &["", ")", ">", ";", "{", "}", "catch", "else", "finally", "try"];
+
 /// The script as it is sent.
 pub(crate) fn sent(script: &str) -> String {
     let tokens = tokens(script);
@@ -293,7 +296,8 @@ fn short_names<'a>(tokens: &[Token<'a>]) -> BTreeMap<&'a str, String> {
                 open.pop();
             }
             if opens(*token) {
-                open.push(token.text);
+                let is_block = token.text == "{" && BEFORE_BLOCKS.contains(&before);
+                open.push(if is_block { "block" } else { token.text });
             }
             continue;
         }

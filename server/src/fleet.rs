@@ -1,11 +1,14 @@
-//! The targets of the fleet, in memory for some seconds: autoscalers, scrapers and pages ask for the same.
+//! The targets of the fleet, its workers and what targets had, in memory for some seconds: autoscalers, scrapers and pages ask for the same.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
-use prs_jobs::fleet::{HISTORY_STEP, TargetCounts, TargetView, history, note_history, targets};
+use prs_jobs::fleet::{
+    HISTORY_STEP, TargetCounts, TargetView, WorkerView, history, note_history, targets, workers,
+};
 use prs_jobs::index::Keeper;
 use prs_jobs::{Failure, Whereabouts};
 use tokio::sync::Mutex;
@@ -14,6 +17,10 @@ use tokio::sync::Mutex;
 const BETWEEN_NOTES: Duration = Duration::from_secs(5);
 /// How old the figures may be.
 const AGE: Duration = Duration::from_secs(2);
+/// How old the last day of a target may be, of which a step lasts minutes.
+const HISTORY_AGE: Duration = Duration::from_secs(10);
+/// Looks that are kept of each kind.
+const MOST_KEPT: usize = 64;
 
 /// What an autoscaler asked is told for so long.
 const ASKED_IS_TOLD: Duration = Duration::from_hours(1);
@@ -43,11 +50,56 @@ pub(crate) struct FleetView {
     kept: Mutex<Option<(Instant, Arc<Targets>)>>,
     /// When autoscalers asked this server for targets last, by name.
     asked: std::sync::Mutex<HashMap<String, Instant>>,
+    workers: Shared<Option<String>, Vec<WorkerView>>,
+    histories: Shared<String, Vec<(u64, TargetCounts)>>,
+}
+
+/// Looks that all who come within their age share, by what is looked at.
+#[derive(Debug)]
+struct Shared<K, T>(Mutex<HashMap<K, (Instant, Arc<T>)>>);
+
+impl<K: Hash + Eq, T> Shared<K, T> {
+    fn new() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+
+    /// What `read` reads of `key`, or was read of it within `age`.
+    async fn look(
+        &self,
+        key: K,
+        age: Duration,
+        read: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<Arc<T>, Failure> {
+        // Who comes meanwhile waits for the one look.
+        let mut kept = self.0.lock().await;
+        if let Some((_, found)) = kept.get(&key).filter(|(at, _)| at.elapsed() < age) {
+            return Ok(Arc::clone(found));
+        }
+        let at = Instant::now();
+        let found = Arc::new(read.await?);
+        if kept.len() >= MOST_KEPT {
+            kept.retain(|_, (at, _)| at.elapsed() < age);
+        }
+        kept.insert(key, (at, Arc::clone(&found)));
+        Ok(found)
+    }
 }
 
 impl FleetView {
     pub(crate) fn new(whereabouts: Whereabouts) -> Self {
-        Self { whereabouts, kept: Mutex::default(), asked: std::sync::Mutex::default() }
+        Self {
+            whereabouts,
+            kept: Mutex::default(),
+            asked: std::sync::Mutex::default(),
+            workers: Shared::new(),
+            histories: Shared::new(),
+        }
+    }
+
+    /// The workers of all targets or of one, as they are now, or were a moment ago.
+    pub(crate) async fn workers(&self, target: Option<&str>) -> Result<Arc<Vec<WorkerView>>, Failure> {
+        let read = Box::pin(workers(&self.whereabouts, target));
+        self.workers.look(target.map(str::to_owned), AGE, read).await
     }
 
     /// The targets as they are now, or were a moment ago. Figures that cannot be had are never replaced by older ones.
@@ -80,8 +132,9 @@ impl FleetView {
     }
 
     /// What a target wanted and had over the last day.
-    pub(crate) async fn history(&self, target: &str) -> Result<Vec<(u64, TargetCounts)>, Failure> {
-        history(&self.whereabouts, target).await
+    pub(crate) async fn history(&self, target: &str) -> Result<Arc<Vec<(u64, TargetCounts)>>, Failure> {
+        let read = Box::pin(history(&self.whereabouts, target));
+        self.histories.look(target.to_owned(), HISTORY_AGE, read).await
     }
 
     /// Notes the history of the targets, for ever, while this server is the one that keeps the index of jobs as `owner`; ends at once

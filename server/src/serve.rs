@@ -294,6 +294,7 @@ impl Server {
                 css: assets.css,
                 js: assets.js,
                 icon: assets.icon,
+                icons: assets.icons,
                 user: user.to_owned(),
                 has_fleet: whereabouts.urls.is_some(),
                 is_open: options.is_open,

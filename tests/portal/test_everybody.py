@@ -90,7 +90,7 @@ def pages(site: Site, jobs: dict[str, str]) -> list[str]:
         f"/compare?a={job}&b=none",
     ]
     found += ["/submit", "/endpoints", "/endpoints/letters-batch", "/endpoints/no-deployment"]
-    found += [f"/endpoints/letters-batch/{tab}" for tab in ["edit", "delete", "deployments/first/delete"]]
+    found += [f"/endpoints/letters-batch/{tab}" for tab in ["invoke", "edit", "delete", "deployments/first/delete"]]
     found += [f"/registry/{kind}" for kind in ["models", "data", "environments", "components"]]
     found += ["/registry/data?q=nothing-like-it", "/registry/data/letters", "/registry/data/letters/1"]
     found += [
@@ -194,9 +194,9 @@ def test_states_that_no_address_leads_to_can_be_used_by_everybody(
     page.fill("#name", "wrong")
     page.click("button:has-text('Remove the job')")
     look("remove, refused")
-    page.goto(f"{site.url}/endpoints/letters-batch")
+    page.goto(f"{site.url}/endpoints/letters-batch/invoke")
     page.click("button:has-text('Call letters-batch')")
-    look("endpoint, refused")
+    look("call, refused")
     page.goto(f"{site.url}/endpoints")
     page.fill("#name", "a b")
     page.click("button:has-text('Create')")

@@ -82,13 +82,86 @@ def test_an_endpoint_is_called_by_a_form(site: Site, page: Page) -> None:
     page.click("text=Endpoints")
     page.click("text=letters-batch")
     expect(page.locator("h1")).to_have_text("letters-batch")
-    expect(page.locator("pre").first).to_contain_text("/endpoints/letters-batch/jobs")
+    expect(page.locator("dd code.command >> nth=2")).to_contain_text("/endpoints/letters-batch/jobs")
+    page.click("text=Invoke…")
     page.click("button:has-text('Call letters-batch')")
     expect(page.locator("[role=alert]")).to_contain_text("problem")
-    page.fill("#input", "azureml:letters@latest")
-    page.select_option("#deployment", "first")
+    offered = page.locator("#registered option").evaluate_all("all => all.map(one => one.value)")
+    assert "azureml:letters:1" in offered
+    page.fill("[name='at.data']", "azureml:letters@latest")
+    page.click("summary:has-text('Settings of this call')")
+    expect(page.locator("[name='set.mini_batch_size']")).to_have_attribute("placeholder", "10")
+    page.fill("[name='set.mini_batch_size']", "x")
+    page.click("button:has-text('Look what would run')")
+    expect(page.locator("[role=alert]")).to_contain_text("mini_batch_size")
+    page.fill("[name='set.mini_batch_size']", "5")
+    page.click("button:has-text('Look what would run')")
+    expect(page.locator("[role=status] .says")).to_contain_text("1 mini-batches of 1 items would run")
+    expect(page.locator("[name='at.data']")).to_have_value("azureml:letters@latest")
     page.click("button:has-text('Call letters-batch')")
     page.wait_for_url("**/jobs/first-*")
     expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
     page.goto(f"{site.url}/jobs?endpoint=letters-batch")
     expect(page.locator("table.jobs tbody tr")).to_have_count(1)
+    page.goto(f"{site.url}/endpoints/letters-batch")
+    deployed = page.locator("section[aria-labelledby=h-deployments] tbody tr")
+    expect(deployed).to_contain_text("1 × 1")
+    expect(deployed).to_contain_text("1 / 0 / p50")
+    expect(page.locator("section[aria-labelledby=h-jobs] tbody tr")).to_have_count(1)
+
+
+def test_files_come_along_with_a_call(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/endpoints/letters-batch/invoke")
+    files = [{"name": f"{name}.txt", "mimeType": "text/plain", "buffer": b"x"} for name in ["a", "b", "c"]]
+    page.set_input_files("[name='file.data']", files)
+    page.click("summary:has-text('Settings of this call')")
+    page.fill("[name='set.mini_batch_size']", "1")
+    page.click("button:has-text('Call letters-batch')")
+    page.wait_for_url("**/jobs/first-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    expect(page.locator("main")).to_contain_text("3")
+    result = site.run("result", page.url.rsplit("/", 1)[1], "--output-path", "came")
+    assert "came" in result
+    rows = (site.folder / "came/predictions.csv").read_text().split()
+    assert sorted(row.rsplit("/", 1)[-1] for row in rows) == ["a.txt", "b.txt", "c.txt"]
+
+
+TYPED = """\
+type: pipeline
+inputs:
+  word: {type: string, default: hello}
+  times: {type: integer, min: 1, max: 3, default: 2}
+  loud: {type: boolean, default: false}
+  text: {type: uri_file}
+jobs:
+  say:
+    command: "cat ${{inputs.text}} > ${{outputs.said}}; echo ${{inputs.word}} ${{inputs.times}} ${{inputs.loud}}"
+    inputs:
+      word: ${{parent.inputs.word}}
+      times: ${{parent.inputs.times}}
+      loud: ${{parent.inputs.loud}}
+      text: ${{parent.inputs.text}}
+    outputs: {said: {type: uri_file}}
+"""
+
+
+def test_literals_of_a_pipeline_are_asked_for_by_their_types(site: Site, page: Page) -> None:
+    site.write(
+        {
+            "typed/component.yml": TYPED,
+            "typed/deployment.yml": "type: pipeline\ncomponent: component.yml\n",
+        }
+    )
+    site.run("endpoint", "create", "-n", "typed-batch", "-q")
+    deployed = ["-f", "typed/deployment.yml", "-e", "typed-batch", "-n", "one"]
+    site.run("deployment", "create", *deployed, "--set-default", "-q")
+    page.goto(f"{site.url}/endpoints/typed-batch/invoke")
+    times = page.locator("[name='value.times']")
+    assert [times.get_attribute(name) for name in ["type", "min", "max", "step"]] == ["number", "1", "3", "1"]
+    assert page.locator("[name='value.loud'] option").all_text_contents() == ["false, the default", "true", "false"]
+    times.fill("3")
+    page.select_option("[name='value.loud']", "true")
+    page.set_input_files("[name='file.text']", {"name": "t.txt", "mimeType": "text/plain", "buffer": b"text\n"})
+    page.click("button:has-text('Call typed-batch')")
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)

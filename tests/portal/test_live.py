@@ -173,8 +173,9 @@ def test_a_hidden_page_keeps_its_title_and_says_nothing_where_the_server_is_away
     for _ in range(2):
         page.wait_for_event("requestfailed", lambda request: request.method == "HEAD")
     page.unroute(f"**/jobs/{running}")
-    page.evaluate("document.title = ''")
+    page.evaluate("document.title = ''; document.querySelector('[rel=icon]').href = ''")
     wait_until(lambda: "watched" in page.title(), "the title is kept new")
+    expect(page.locator("[rel=icon]")).to_have_attribute("href", re.compile("^/static/active-"))
     assert set(asked) == {"HEAD"} and wrong == []
     page.context.close()
 

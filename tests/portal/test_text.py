@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from playwright.sync_api import BrowserContext
 from site_of_tests import DEADLINE, Site, heard
 
@@ -47,6 +49,14 @@ def test_nothing_of_a_users_text_is_markup(site: Site, session: BrowserContext) 
     (run / f"output/{name}").write_text(f"a,b\n{EVIL},1\n")
     (run / f"logs/user/{name}").write_text(EVIL)
     site.run("endpoint", "create", "-n", "evil-batch", "--set", f"description={EVIL}", "-q")
+    component = {
+        "type": "pipeline",
+        "inputs": {"word": {"type": "string", "description": EVIL, "default": EVIL}},
+        "jobs": {"say": {"command": "echo ${{inputs.word}}", "inputs": {"word": "${{parent.inputs.word}}"}}},
+    }
+    site.write({"evil/component.yml": json.dumps(component)})
+    site.write({"evil/deployment.yml": "type: pipeline\ncomponent: component.yml\n"})
+    site.run("deployment", "create", "-f", "evil/deployment.yml", "-e", "evil-batch", "-n", "one", "-q")
     site.run("dataset", "create", "--name", "evil", "--path", "evil/data", "--description", EVIL, "-q")
     site.token(EVIL[:64], "read")
     paths = [f"/jobs/{job}{tab}" for tab in ["", "/errors", "/mini-batches?state=all", "/mini-batches/0"]]
@@ -69,6 +79,7 @@ def test_nothing_of_a_users_text_is_markup(site: Site, session: BrowserContext) 
         "/endpoints",
         "/endpoints/evil-batch",
         "/endpoints/evil-batch/edit",
+        "/endpoints/evil-batch/invoke",
     ]
     paths += [f"/registry/data?q={evil}", "/registry/data/evil", "/registry/data/evil/1", "/admin/tokens"]
     paths += [f"/admin/audit?principal={evil}", f"/problems/{evil}", f"/registry/{evil}", f"/fleet/{evil}"]

@@ -279,11 +279,16 @@ fn pages_show_what_is_registered_and_change_endpoints() {
     assert!(kept.status == 200 && kept.text().contains("is the default"), "{}", kept.text());
     assert_eq!(press(&web, "/endpoints/hearts/deployments/torch/delete", "typed=torch").status, 303);
     assert_eq!(press(&web, "/endpoints/hearts/delete", "typed=heart").status, 200);
-    assert_eq!(press(&web, "/endpoints/hearts/delete", "typed=hearts").status, 303);
+    // Who presses twice has what they wanted.
+    for _ in 0..2 {
+        assert_eq!(press(&web, "/endpoints/hearts/delete", "typed=hearts").status, 303);
+    }
     assert_eq!(web.get("/api/v1/endpoints/hearts").status, 404);
     let made = press(&web, "/endpoints", "name=lungs&description=");
     assert_eq!(made.header("location"), Some("/endpoints/lungs"));
-    let twice = press(&web, "/endpoints", "name=lungs&description=");
+    let again = press(&web, "/endpoints", "name=lungs&description=");
+    assert_eq!(again.header("location"), Some("/endpoints/lungs"));
+    let twice = press(&web, "/endpoints", "name=lungs&description=others");
     assert!(twice.status == 200 && twice.text().contains("endpoint lungs exists"), "{}", twice.text());
     assert_eq!(press(&web, "/registry/models/heart/1/delete", "typed=heart:1").status, 303);
 

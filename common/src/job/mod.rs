@@ -59,9 +59,9 @@ pub use crate::dataset::step_output::StepOutput;
 pub use crate::near_name::nearest;
 pub use arguments::given_arguments;
 pub use assets::{
-    AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, EndpointFile, ModelSource,
-    StagedComponent, StagedDeployment, change_about, check_model, data_source, environment_document, fenced,
-    model_source, stage_component,
+    AssetFile, COMPONENT_FILE, CallInput, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, EndpointFile,
+    ModelSource, StagedComponent, StagedDeployment, call_inputs, change_about, check_model, component_named,
+    data_source, environment_document, fenced, model_source, stage_component,
 };
 pub use built_in::COMMAND_SCRIPT;
 pub use call::{CallFile, call_words};

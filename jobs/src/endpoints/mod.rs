@@ -3,11 +3,13 @@
 //! | file | duty |
 //! |---|---|
 //! | `deploy` | a deployment from its file, with its model registered and its code in the registry |
+//! | `inputs` | what a call may give |
 //! | `invoke` | a call: the deployment that answers it, run as a job |
 //!
 //! Jobs keep the revision of the deployment that they began with, and outlive it.
 
 mod deploy;
+mod inputs;
 mod invoke;
 
 use prs_common::job::{EndpointFile, Names};
@@ -21,6 +23,7 @@ pub use deploy::{
     ExpectedDeployment, IsExpected, Made, NewDeployment, Patch, ScriptRefused, change_deployment,
     create_deployment, patch_deployment, put_deployment,
 };
+pub use inputs::inputs_of;
 pub(crate) use invoke::route;
 pub use invoke::{Invoke, invoke};
 

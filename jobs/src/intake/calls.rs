@@ -66,7 +66,10 @@ impl Submission {
         let (mut set, mut allowed) = (self.set.clone(), allowed.to_vec());
         let mut inputs = self.staging.inputs(folder);
         for name in &self.bound {
-            let Some(path) = inputs.remove(name) else { continue };
+            if inputs.remove(name).is_none() {
+                continue;
+            }
+            let path = Staging::folder_of_input(name, folder);
             let is_file =
                 set.iter().any(|(key, kind)| *key == format!("inputs.{name}.type") && kind == "uri_file");
             let only = self.staging.only_file(name).filter(|_| is_file);
@@ -272,15 +275,21 @@ impl Desk {
         }
     }
 
-    /// What a call of an endpoint hands in, for who has the token `called_by`.
+    /// What a call of an endpoint hands in, for who has the token `called_by`; `came` has inputs that came along.
     ///
     /// # Errors
     /// No deployment answers, or the registry fails.
-    pub async fn call(&self, call: Call, called_by: Option<String>) -> Result<Submission, Failure> {
+    pub async fn call(
+        &self,
+        call: Call,
+        came: Option<Staging>,
+        called_by: Option<String>,
+    ) -> Result<Submission, Failure> {
         let Call { endpoint, deployment, set, invocation, called, sent } = call;
         let routed = endpoints::route(&endpoint, deployment.as_deref(), &self.whereabouts).await?;
         let archive = endpoints::archive_of(&routed.registry, &routed.deployment).await?;
-        let mut staging = self.staging()?;
+        let mut staging = came.map_or_else(|| self.staging(), Ok)?;
+        let bound = sent.keys().cloned().chain(staging.inputs(Path::new("")).into_keys()).collect();
         let file = staging.file();
         fs::write(&file, &archive).with_context(|| format!("cannot write {}", file.display()))?;
         staging.take_code(&file)?;
@@ -295,7 +304,6 @@ impl Desk {
         let called = Called { deployed: Some(Deployed { called_by, ..routed.deployed }), ..called };
         let id = invocation.job_name.clone();
         let invocation = Some(Invocation { is_deployment: true, ..invocation });
-        let bound = sent.into_keys().collect();
         Ok(Submission { text, below: String::new(), set, called, invocation, id, bound, staging })
     }
 

@@ -245,6 +245,11 @@ impl Staging {
         (entries.next().is_none() && only.path().is_file()).then(|| only.file_name())
     }
 
+    /// The folder with all that came as the input `name`, where the folder of it all is `folder`.
+    pub(super) fn folder_of_input(name: &str, folder: &Path) -> PathBuf {
+        folder.join(SENT).join(INPUTS).join(name)
+    }
+
     /// What takes the place of which input, where the folder of it all is `folder`.
     pub fn inputs(&self, folder: &Path) -> BTreeMap<String, PathBuf> {
         let place = |(name, files): (&String, &Vec<PathBuf>)| {

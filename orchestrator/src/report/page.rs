@@ -140,6 +140,10 @@ fn error(group: &ErrorGroup, statistics: Option<&Errors>) -> ErrorFact {
             group.category.clone()
         },
         message: group.message.clone(),
+        pattern: told
+            .map(statistics::ErrorGroup::pattern)
+            .filter(|pattern| *pattern != group.message)
+            .unwrap_or_default(),
         messages_differ: group.messages_differ,
         place: group.frame.as_ref().map(ToString::to_string).unwrap_or_default(),
         code: group.frame.as_ref().map(|frame| frame.text.clone()).unwrap_or_default(),

@@ -2,6 +2,8 @@
 
 use askama::Template;
 
+use crate::text::times::machine;
+
 /// A picture with its sentence and its table.
 #[derive(Debug, Template)]
 #[template(path = "chart/figure.html")]
@@ -112,6 +114,15 @@ pub enum Cell {
     Code(String),
     /// Text, and the address that it leads to.
     Link(String, String),
+    /// A point in time: for people, and for programs.
+    Time(String, String),
+}
+
+impl Cell {
+    /// A point in time, microseconds since the Unix epoch; `shown` is how much of it is.
+    pub fn time(us: u64, shown: fn(u64) -> String) -> Self {
+        Self::Time(format!("{} UTC", shown(us)), machine(us))
+    }
 }
 
 impl From<String> for Cell {

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::figure::{Figure, Legend, Table};
+use super::figure::{Figure, Legend, Table, Walk};
 use super::path::steps;
 use super::scale::{Span, Tick, round_up};
 use crate::text::numbers::short;
@@ -96,8 +96,29 @@ impl Wanted {
             table: Some(table(target, from_us, step_s, known)),
             is_open: false,
             is_apart: false,
-            walk: None,
+            walk: Some(walk(from_us, step_s, known)),
         })
+    }
+}
+
+/// What was wanted and had in each step, number by number.
+fn walk(from_us: u64, step_s: u32, known: &[Option<WantedStep>]) -> Walk {
+    let row = |name: &str, of: fn(&WantedStep) -> u64| {
+        let number = |step: &Option<WantedStep>| {
+            step.as_ref().map_or("? ".to_owned(), |step| format!("{} ", of(step)))
+        };
+        (name.to_owned(), String::new(), known.iter().map(number).collect())
+    };
+    Walk {
+        kind: "time",
+        from: from_us,
+        step: u64::from(step_s.max(1)),
+        rows: vec![
+            row(BANDS[2].1, WantedStep::missing),
+            row(BANDS[1].1, |step| step.idle),
+            row(BANDS[0].1, |step| step.live),
+        ],
+        ..Walk::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The distinct errors of a job as cards: what it was, what it cost, where, and a traceback.
 
 use crate::chart::Curve;
-use crate::text::times::{clock, day_and_clock};
+use crate::text::times::{clock, day_and_clock, machine};
 use crate::text::{counted, cut, plain};
 
 use super::frames::{Piece, of_place, pieces};
@@ -24,6 +24,8 @@ pub struct ErrorFact {
     pub category: String,
     /// The message of the example.
     pub message: String,
+    /// The message with `<...>` for what differs between the tries; empty where nothing does, or nobody compared them.
+    pub pattern: String,
     /// Whether others have another message.
     pub messages_differ: bool,
     /// The line of the user's code: file, line and function, as `x.py:5 in run`; empty where none is known.
@@ -101,7 +103,7 @@ pub(crate) struct ErrorCard {
     pub(crate) message: String,
     pub(crate) rest: String,
     pub(crate) cost: String,
-    pub(crate) when: String,
+    pub(crate) when: Vec<When>,
     pub(crate) curve: Option<Curve>,
     pub(crate) place: String,
     pub(crate) code: String,
@@ -187,14 +189,20 @@ pub(crate) fn card(
         .iter()
         .map(|(number, text)| (*number, plain(&cut(text, LETTERS)), Some(*number) == here));
     let around: Vec<_> = around.collect();
-    let (first, rest) = error.message.trim_end().split_once('\n').unwrap_or((error.message.trim_end(), ""));
+    let own = error.message.trim_end();
+    let message = if error.pattern.is_empty() { own } else { error.pattern.trim_end() };
+    let (first, rest) = message.split_once('\n').unwrap_or((message, ""));
+    let example = match (&*error.pattern, own.lines().next()) {
+        ("", _) | (_, None) => error.example.what.clone(),
+        (_, Some(own)) => format!("\u{201c}{}\u{201d}, {}", plain(own), error.example.what),
+    };
     let mut cost = vec![error.cost.clone()];
     let nodes = error.times.as_ref().map(counted_nodes);
     let nodes = nodes.filter(|nodes| !nodes.is_empty()).unwrap_or_else(|| on_nodes(&error.nodes));
     if !nodes.is_empty() {
         cost.push(nodes);
     }
-    if error.messages_differ {
+    if error.messages_differ && error.pattern.is_empty() {
         cost.push("other messages differ".to_owned());
     }
     ErrorCard {
@@ -217,7 +225,7 @@ pub(crate) fn card(
             }
             _ => String::new(),
         },
-        example: cut(&error.example.what, LETTERS),
+        example: cut(&example, LETTERS),
         log: error.example.log.clone(),
         place_link: of_place(&error.place, code),
         traceback: if has_traceback { pieces(error.traceback.trim_end(), code) } else { Vec::new() },
@@ -255,15 +263,24 @@ fn named_nodes(nodes: impl Iterator<Item = String>, all: usize) -> String {
     format!("{what} {}{more}", named.join(", "))
 }
 
-/// When it happened, in words.
-pub(crate) fn when(times: &ErrorTimes) -> String {
+/// A point in time, with the word before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct When {
+    pub(crate) word: &'static str,
+    /// For people, and for programs.
+    pub(crate) time: (String, String),
+}
+
+/// When it happened.
+pub(crate) fn when(times: &ErrorTimes) -> Vec<When> {
     let (first, last) = times.first_and_last_us;
+    let at = |word, us, shown: String| When { word, time: (shown, machine(us)) };
     if first == last {
-        return format!("at {} UTC", day_and_clock(first));
+        return vec![at("at", first, format!("{} UTC", day_and_clock(first)))];
     }
     let (first_day, last_day) = (day_and_clock(first), day_and_clock(last));
-    let last = if first_day[..10] == last_day[..10] { clock(last) } else { last_day };
-    format!("from {first_day} to {last} UTC")
+    let shown = if first_day[..10] == last_day[..10] { clock(last) } else { last_day };
+    vec![at("from", first, first_day), at("to", last, format!("{shown} UTC"))]
 }
 
 /// How long text is as HTML, bytes.
@@ -274,6 +291,10 @@ fn escaped_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn said(when: &[When]) -> String {
+        when.iter().map(|one| format!("{} {}", one.word, one.time.0)).collect::<Vec<_>>().join(" ")
+    }
 
     #[test]
     fn a_card_shows_the_lines_around_the_place_and_how_to_run_it_here() {
@@ -293,6 +314,23 @@ mod tests {
         assert_eq!((&*found.code, &*found.attempt), ("", "prs try j --mini-batch 17 --pdb"));
         let found = card(&ErrorFact { around: Vec::new(), ..error }, false, false, None);
         assert_eq!((&*found.code, &*found.attempt), ("raise X", ""));
+    }
+
+    #[test]
+    fn messages_that_differ_are_shown_by_what_they_share() {
+        let error = ErrorFact {
+            message: "no row 17 in t".into(),
+            pattern: "no row <...> in t".into(),
+            messages_differ: true,
+            example: ErrorPlace { what: "mini-batch 3".into(), ..ErrorPlace::default() },
+            ..error("")
+        };
+        let found = card(&error, false, false, None);
+        assert_eq!(
+            (&*found.message, &*found.example),
+            ("no row <...> in t", "\u{201c}no row 17 in t\u{201d}, mini-batch 3")
+        );
+        assert!(!found.cost.contains("differ"), "{}", found.cost);
     }
 
     fn error(traceback: &str) -> ErrorFact {
@@ -360,7 +398,7 @@ mod tests {
         for (times, nodes, when) in table {
             let error = ErrorFact { times: Some(times), ..error("") };
             let card = &cards(&[error], 0, 1, 0, None).cards[0];
-            assert_eq!((card.cost.rsplit(" \u{b7} ").next(), &*card.when), (Some(nodes), when));
+            assert_eq!((card.cost.rsplit(" \u{b7} ").next(), &*said(&card.when)), (Some(nodes), when));
             assert!(card.curve.is_some());
         }
     }

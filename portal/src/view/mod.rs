@@ -22,16 +22,16 @@ pub use pictures::{LaneOrder, parts_of_picture};
 pub use report::{MOST_BYTES, report};
 pub use signals::{signals, signs};
 pub use site::{
-    AgainPage, ApiPage, ApiRoute, AuditPage, AuditRow, Choice, Chrome, CodePage, CodeRow, ComparePage,
-    ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow, DisplayPage, Due,
-    EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, ErrorPage, ErrorsPage, FleetPage, GivenCall,
-    GivenToken, GraphPage, HelpPage, HostNode, HostSeries, JobKind, JobPage, JobRow, JobsPage, LogEntry,
-    LogFolder, LogHit, LogLines, LogPage, LogRows, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage,
-    NameRow, NodePage, NodeProcess, NodesPage, OutputFile, OutputPage, PictureFile, Planned, Preview,
-    PreviewPart, PrintedText, ProblemPage, ProblemsPage, Refused, RegistryPage, RemovePage, RunFact,
-    SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage, SortLink, StateCount, StepsPage,
-    SubmitPage, Tab, TabCounts, Tabs, TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage,
-    VersionRow, VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow, hosts_html, running_table,
-    slow_table, waiting_table,
+    AgainPage, ApiPage, ApiRoute, Asked, AskedInput, AuditPage, AuditRow, CallsOf, Choice, Chrome, CodePage,
+    CodeRow, ComparePage, ComparedFile, ComparedJob, ComponentsPage, ConfirmPage, DeletePage, DeploymentRow,
+    DisplayPage, Due, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, ErrorPage, ErrorsPage,
+    FleetPage, GivenCall, GivenToken, GraphPage, HelpPage, HostNode, HostSeries, InvokePage, JobKind,
+    JobPage, JobRow, JobsPage, LogEntry, LogFolder, LogHit, LogLines, LogPage, LogRows, LogSearch, LoginPage,
+    MiniBatchPage, MiniBatchesPage, NameRow, NodePage, NodeProcess, NodesPage, OutputFile, OutputPage,
+    PictureFile, Planned, Preview, PreviewPart, PrintedText, ProblemPage, ProblemsPage, Refused,
+    RegistryPage, RemovePage, RunFact, SelectedPage, SelectedRow, ServerRow, ServersPage, SettingsPage,
+    SortLink, StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs, TargetRow, TokenRow, TokensPage,
+    TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
+    hosts_html, running_table, slow_table, waiting_table,
 };
 pub use site::{CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors};

@@ -84,7 +84,7 @@ pub(crate) async fn call(
     let named = name.filter(|_| given.is_none());
     let key = Key::OfProgram(given.or_else(|| named.as_ref().map(|name| format!("job {name}"))));
     let call = Call { endpoint: endpoint.clone(), deployment, ..read };
-    let called = call_once(&app, who, key, fingerprint, call).await;
+    let called = call_once(&app, who, key, fingerprint, (call, None)).await;
     let (job_id, _) = called.map_err(|problem| match &named {
         Some(name) if problem.kind == Kind::KEY_REUSED => Problem::new(
             Kind::NAME_TAKEN,

@@ -13,7 +13,7 @@ use prs_common::registry;
 use prs_common::timestamp::now_us;
 use prs_jobs::blobs::Listed;
 use prs_jobs::endpoints::{self, Expected, IfThere};
-use prs_jobs::intake::Call;
+use prs_jobs::intake::{Call, DryRun, Staging};
 use prs_jobs::records::{Endpoint, Versioned};
 use prs_jobs::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
@@ -288,7 +288,7 @@ pub(crate) async fn invoke(
         called: Called { display_name: body.display_name, tags: body.tags, ..Called::default() },
         sent: manifests,
     };
-    let (job_id, is_replayed) = call_once(&app, who, key, fingerprint, call).await?;
+    let (job_id, is_replayed) = call_once(&app, who, key, fingerprint, (call, None)).await?;
     let (_, seen) = app.seen(&job_id).await?;
     let at = format!("/api/v1/jobs/{job_id}");
     let mut response = (StatusCode::ACCEPTED, [(LOCATION, at)], JobObject::of(&seen)).into_response();
@@ -353,13 +353,39 @@ pub(crate) fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Calls an endpoint for `who`, once for each key. Gives the job, and whether the request came before.
+/// What would run of a call, with the inputs that came along.
+pub(crate) async fn dry_run(
+    app: &App,
+    who: Principal,
+    (mut call, came): (Call, Option<Staging>),
+) -> Result<DryRun, Problem> {
+    let app = app.clone();
+    to_the_end(move || async move {
+        call.called.submitted_by = Some(who.submitter());
+        let planned = async {
+            let submission = app.desk.call(call, came, Some(who.id().to_owned())).await?;
+            app.desk.dry_run(submission).await
+        };
+        Box::pin(planned).await.map_err(|failure| problem_of_call(&failure))
+    })
+    .await
+}
+
+/// What it means that a call failed.
+fn problem_of_call(failure: &Failure) -> Problem {
+    match failure.kind {
+        FailureKind::NotFound => Problem::new(Kind::ENDPOINT_NOT_FOUND, failure),
+        _ => refused(failure, Some(Form::Spec)),
+    }
+}
+
+/// Calls an endpoint for `who`, once for each key, with the inputs that came along. Gives the job, and whether the request came before.
 pub(crate) async fn call_once(
     app: &App,
     who: Principal,
     key: Key,
     fingerprint: String,
-    call: Call,
+    (call, came): (Call, Option<Staging>),
 ) -> Result<(String, bool), Problem> {
     let app = app.clone();
     to_the_end(move || async move {
@@ -382,15 +408,12 @@ pub(crate) async fn call_once(
         let mut call = call;
         call.called.submitted_by = Some(who.submitter());
         let done = async {
-            let submission = app.desk.call(call, called_by).await?;
+            let submission = app.desk.call(call, came, called_by).await?;
             Box::pin(app.desk.submit(submission, &mut held)).await
         };
         let done = Box::pin(done).await;
         end(held, done.as_deref()).await;
-        let job_id = done.map_err(|failure| match failure.kind {
-            FailureKind::NotFound => Problem::new(Kind::ENDPOINT_NOT_FOUND, &failure),
-            _ => refused(&failure, Some(Form::Spec)),
-        })?;
+        let job_id = done.map_err(|failure| problem_of_call(&failure))?;
         info!(job_id, endpoint, who = who.name, "an endpoint is called");
         Ok((job_id, false))
     })

@@ -264,7 +264,7 @@ pub(crate) struct Part<'a> {
 
 impl Part<'_> {
     /// What its sender calls the file in it; empty where it is none.
-    fn file_name(&self) -> String {
+    pub(crate) fn file_name(&self) -> String {
         self.field.file_name().unwrap_or_default().to_owned()
     }
 

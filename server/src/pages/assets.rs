@@ -29,13 +29,16 @@ impl Asset {
     }
 }
 
-/// The files: stylesheet, script, picture.
-static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
-    [
+/// The files: stylesheet, script, picture; then the picture of each family of states.
+static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
+    let picture = |name: &str, content: String| Asset::new(name, "image/svg+xml", content);
+    let mut assets = vec![
         Asset::new("app", "text/css", prs_portal::CSS.to_owned()),
         Asset::new("app", "text/javascript", prs_portal::js()),
-        Asset::new("icon", "image/svg+xml", prs_portal::ICON.to_owned()),
-    ]
+        picture("icon", prs_portal::ICON.to_owned()),
+    ];
+    assets.extend(prs_portal::icons().map(|(family, content)| picture(family, content)));
+    assets
 });
 
 /// Their addresses.
@@ -44,12 +47,16 @@ pub(crate) struct Assets {
     pub(crate) css: String,
     pub(crate) js: String,
     pub(crate) icon: String,
+    /// By family of states.
+    pub(crate) icons: Vec<(&'static str, String)>,
 }
 
 impl Assets {
     pub(crate) fn new() -> Self {
-        let [css, js, icon] = ASSETS.each_ref().map(|asset| asset.address.clone());
-        Self { css, js, icon }
+        let address = |at: usize| ASSETS[at].address.clone();
+        let icons = prs_portal::icons().into_iter().enumerate();
+        let icons = icons.map(|(at, (family, _))| (family, address(at + 3))).collect();
+        Self { css: address(0), js: address(1), icon: address(2), icons }
     }
 }
 

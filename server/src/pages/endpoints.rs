@@ -1,32 +1,40 @@
-//! Endpoints: the list, one of them, and a call of it by a form.
+//! Endpoints: the list, one of them, and forms that change it.
+
+use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use prs_common::hexadecimal;
-use prs_common::job::{EndpointFile, Invocation};
-use prs_common::registry::Endpoint;
+use prs_common::job::EndpointFile;
+use prs_common::ledger::JobState;
+use prs_common::registry::{self as common, DeploymentKind, Endpoint};
+use prs_common::timestamp::now_us;
+use prs_jobs::FailureKind;
 use prs_jobs::endpoints::{self, Expected, IfThere};
-use prs_jobs::intake::Call;
 use prs_jobs::records::{Deployment, scoring_uri};
 use prs_portal::text::times::machine;
 use prs_portal::view::{
-    DeletePage, DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, GivenCall, Refused,
+    CallsOf, DeletePage, DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, Refused,
 };
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
+use serde_json::{Map, Value};
 use tracing::info;
 
+use super::invoke::setting;
+use super::jobs::row as job_row;
 use super::registry::Typed;
 use super::submit::said;
-use crate::api::endpoints::{call_once, problem};
+use crate::api::endpoints::problem;
 use crate::api::received::pairs;
-use crate::api::submit::Key;
 use crate::app::App;
-use crate::auth::{May, MayRead, MaySubmit, Principal, Role, random_text};
+use crate::auth::{May, MayRead, MaySubmit, Principal, Role};
 use crate::http::expected::tag_of;
 use crate::http::params::Params;
+use crate::index::Summary;
 use crate::problem::{Kind, Problem};
+
+/// How long after a form its second press counts as the same, microseconds.
+const TWICE_US: u64 = 60 * 1_000_000;
 
 /// A moment for people and for programs.
 fn moment(us: u64) -> (String, String) {
@@ -91,10 +99,22 @@ pub(super) async fn create(
             Ok(Redirect::to(&format!("/endpoints/{}", endpoint.name)).into_response())
         }
         Err(failure) => {
+            if is_made(&app, &name, &file).await {
+                return Ok(Redirect::to(&format!("/endpoints/{name}")).into_response());
+            }
             let refused = said(&app, problem(&failure))?;
             Ok(all_of_them(&app, &who, (name, description), refused).await?.into_response())
         }
     }
+}
+
+/// Who presses twice has what they wanted: whether the endpoint was made so a moment ago.
+async fn is_made(app: &App, name: &str, file: &EndpointFile) -> bool {
+    let there = endpoints::endpoint(name, &app.whereabouts).await;
+    there.is_ok_and(|there| {
+        let is_new = now_us().saturating_sub(there.created_us) < TWICE_US;
+        is_new && there.deployments.is_empty() && there.description == file.description
+    })
 }
 
 /// A text that a person filled in.
@@ -239,8 +259,12 @@ pub(super) async fn delete(
     if let Some(refused) = typed.refused(&name) {
         return Ok(question(&app, &name, refused).into_response());
     }
-    endpoints::delete(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
-    info!(endpoint = name, who = who.name, "an endpoint is deleted");
+    match endpoints::delete(&name, &app.whereabouts).await {
+        Ok(_) => info!(endpoint = name, who = who.name, "an endpoint is deleted"),
+        // Who presses twice has what they wanted.
+        Err(failure) if failure.kind == FailureKind::NotFound => {}
+        Err(failure) => return Err(problem(&failure)),
+    }
     Ok(Redirect::to("/endpoints").into_response())
 }
 
@@ -285,45 +309,84 @@ pub(super) async fn undeploy(
             info!(endpoint, deployment = name, who = who.name, "a deployment is deleted");
             Ok(Redirect::to(&format!("/endpoints/{endpoint}")).into_response())
         }
+        Err(failure) if failure.kind == FailureKind::NotFound => {
+            Ok(Redirect::to(&format!("/endpoints/{endpoint}")).into_response())
+        }
         Err(failure) => {
             Ok(question_of(&app, &endpoint, &name, said(&app, problem(&failure))?).into_response())
         }
     }
 }
 
-/// The page about an endpoint, with what was given before.
-async fn page(
-    app: &App,
-    who: &Principal,
-    name: &str,
-    given: GivenCall,
-    refused: Refused,
-) -> Result<Html<String>, Problem> {
-    let found = endpoints::endpoint(name, &app.whereabouts).await;
-    let endpoint = found.map_err(|failure| problem(&failure))?;
-    let row = |one| {
-        let record = Deployment::new(&endpoint, one);
-        DeploymentRow {
-            name: record.name,
-            runs: record.kind,
-            is_default: record.is_default,
-            revision: record.revision,
-            since: moment(one.revised_us),
-            definition: serde_json::to_string_pretty(&record.definition).unwrap_or_default(),
+/// How long ago calls count, microseconds.
+const DAY_US: u64 = 24 * 3600 * 1_000_000;
+/// Jobs of an endpoint on its page.
+const JOBS: usize = 10;
+
+/// What the jobs of a deployment, of which the newest stands first, say of it.
+fn calls_of<'a>(jobs: impl Iterator<Item = &'a Arc<Summary>>, now_us: u64) -> CallsOf {
+    let mut calls = CallsOf::default();
+    let mut seconds = Vec::new();
+    for (at, job) in jobs.enumerate() {
+        if at == 0 {
+            calls.last = Some(job_row(job));
         }
-    };
-    let page = EndpointPage {
-        chrome: &app.chrome,
-        name: &endpoint.name,
-        description: endpoint.description.as_deref().unwrap_or_default(),
-        scoring_uri: &scoring_uri(&app.url, &endpoint.name),
-        deployments: endpoint.deployments.iter().map(row).collect(),
-        may_call: who.role.allows(Role::Submit),
-        key: &random_text::<16>(),
-        given,
-        refused,
-    };
-    Ok(Html(page.html()))
+        if job.submitted_us + DAY_US < now_us {
+            continue;
+        }
+        match job.state {
+            JobState::Completed => {
+                calls.succeeded += 1;
+                seconds.push(job.seconds);
+            }
+            JobState::Failed => calls.failed += 1,
+            _ => {}
+        }
+    }
+    seconds.sort_by(f64::total_cmp);
+    calls.median_seconds = seconds.get(seconds.len() / 2).copied();
+    calls
+}
+
+/// What a key of a deployment names, in a word.
+fn named(definition: &Map<String, Value>, key: &str) -> String {
+    match definition.get(key) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Object(of)) => {
+            let text = |key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
+            ["path", "name", "image"]
+                .into_iter()
+                .find_map(text)
+                .unwrap_or_else(|| "written in its file".to_owned())
+        }
+        _ => String::new(),
+    }
+}
+
+fn deployment_row(endpoint: &Endpoint, one: &common::Deployment, calls: CallsOf) -> DeploymentRow {
+    let record = Deployment::new(endpoint, one);
+    let is_model = one.kind == DeploymentKind::Model;
+    let setting = |key| if is_model { setting(&record.definition, key) } else { String::new() };
+    let runs = named(&record.definition, if is_model { "model" } else { "component" });
+    let registered = runs.strip_prefix("azureml:").and_then(|named| named.rsplit_once(':'));
+    let kind = if is_model { "models" } else { "components" };
+    DeploymentRow {
+        is_default: record.is_default,
+        revision: record.revision,
+        since: moment(one.revised_us),
+        runs_at: registered
+            .map(|(name, version)| format!("/registry/{kind}/{name}/{version}"))
+            .unwrap_or_default(),
+        runs,
+        is_model,
+        environment: named(&record.definition, "environment"),
+        nodes: setting("resources.instance_count"),
+        processes: setting("max_concurrency_per_instance"),
+        mini_batch_size: setting("mini_batch_size"),
+        calls,
+        definition: serde_json::to_string_pretty(&record.definition).unwrap_or_default(),
+        name: record.name,
+    }
 }
 
 /// `GET /endpoints/{endpoint}`.
@@ -334,53 +397,55 @@ pub(super) async fn one(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    page(&app, &who, &name, GivenCall::default(), Refused::default()).await
-}
-
-/// What the form sends.
-#[derive(Debug, Deserialize)]
-pub(super) struct Fields {
-    #[serde(default)]
-    idempotency_key: String,
-    #[serde(default)]
-    input: String,
-    #[serde(default)]
-    deployment: String,
-    #[serde(default)]
-    set: String,
-}
-
-/// `POST /endpoints/{endpoint}`.
-pub(super) async fn call(
-    May(who): MaySubmit,
-    State(app): State<App>,
-    Path(name): Path<String>,
-    Form(fields): Form<Fields>,
-) -> Result<Response, Problem> {
-    let Fields { idempotency_key, input, deployment, set } = fields;
-    let given = GivenCall { deployment, input, set };
-    match made(&app, who.clone(), &name, idempotency_key, &given).await {
-        Ok(job_id) => Ok(Redirect::to(&format!("/jobs/{job_id}")).into_response()),
-        Err(problem) => Ok(page(&app, &who, &name, given, said(&app, problem)?).await?.into_response()),
-    }
-}
-
-/// The job that comes of what was given.
-async fn made(
-    app: &App,
-    who: Principal,
-    name: &str,
-    key: String,
-    given: &GivenCall,
-) -> Result<String, Problem> {
-    let call = Call {
-        endpoint: name.to_owned(),
-        deployment: filled(&given.deployment),
-        set: pairs("set", &given.set)?,
-        invocation: Invocation { input: filled(&given.input), ..Invocation::default() },
-        ..Call::default()
+    let found = endpoints::endpoint(&name, &app.whereabouts).await;
+    let endpoint = found.map_err(|failure| problem(&failure))?;
+    let snapshot = app.index.snapshot().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let is_of = |job: &Summary, deployment: Option<&str>| {
+        job.deployed.as_ref().is_some_and(|(of, answered)| {
+            of.eq_ignore_ascii_case(&endpoint.name)
+                && deployment.is_none_or(|name| answered.eq_ignore_ascii_case(name))
+        })
     };
-    let fingerprint = hexadecimal(&Sha256::digest(format!("{call:?}")));
-    let key = Key::OfPage(Some(key).filter(|key| !key.is_empty()));
-    call_once(app, who, key, fingerprint, call).await.map(|(job_id, _)| job_id)
+    let row = |one: &common::Deployment| {
+        let jobs = snapshot.jobs.iter().filter(|job| is_of(job, Some(&one.name)));
+        deployment_row(&endpoint, one, calls_of(jobs, snapshot.made_us))
+    };
+    let jobs = snapshot.jobs.iter().filter(|job| is_of(job, None)).take(JOBS);
+    let page = EndpointPage {
+        chrome: &app.chrome,
+        name: &endpoint.name,
+        description: endpoint.description.as_deref().unwrap_or_default(),
+        url: &app.url,
+        scoring_uri: &scoring_uri(&app.url, &endpoint.name),
+        deployments: endpoint.deployments.iter().map(row).collect(),
+        jobs: jobs.map(|job| (job_row(job), job.deployed.clone().unwrap_or_default().1)).collect(),
+        may_call: who.role.allows(Role::Submit),
+    };
+    Ok(Html(page.html()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_the_last_day_are_counted_and_the_newest_is_told() {
+        let job = |id: &str, state, submitted_us, seconds| {
+            let made = serde_json::json!({
+                "job_id": id, "name": id, "state": state, "target": "", "submitted_us": submitted_us, "seconds": seconds,
+                "mini_batches": {"scheduled": 1, "succeeded": 0, "failed": 0}, "items": {"total": 0, "succeeded": 0, "failed": 0}, "per_second": 0.0, "started_us": 0, "start": 1, "as_of_us": 0,
+            });
+            Arc::new(serde_json::from_value::<Summary>(made).unwrap())
+        };
+        let jobs = [
+            job("newest", "running", 2 * DAY_US, 1.0),
+            job("slow", "completed", 2 * DAY_US, 9.0),
+            job("quick", "completed", 2 * DAY_US, 3.0),
+            job("bad", "failed", 2 * DAY_US, 5.0),
+            job("old", "failed", DAY_US / 2, 5.0),
+        ];
+        let calls = calls_of(jobs.iter(), 2 * DAY_US + 1);
+        assert_eq!((calls.succeeded, calls.failed, calls.median_seconds), (2, 1, Some(9.0)));
+        assert_eq!(calls.last.unwrap().job_id, "newest");
+    }
 }

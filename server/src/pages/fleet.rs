@@ -10,9 +10,13 @@ use prs_jobs::fleet::{
 };
 use prs_jobs::tokens::Role;
 use prs_portal::chart::{Figure, Wanted, WantedStep};
-use prs_portal::view::{ConfirmPage, FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
+use prs_portal::view::{
+    ConfirmPage, FleetPage, ServerRow, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
+};
 
+use super::servers::row;
 use crate::api::fleet::{contains, drain_worker};
+use crate::api::servers::visible;
 use crate::app::App;
 use crate::auth::{May, MayAdmin, MayRead};
 use crate::http::cursor;
@@ -32,7 +36,8 @@ pub(crate) async fn page(
     State(app): State<App>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    of_targets(&app, None, who.role >= Role::Admin, &params).await
+    let servers = visible(&app, &who).await.0.into_iter().map(row).collect();
+    of_targets(&app, None, (who.role >= Role::Admin, servers), &params).await
 }
 
 /// `GET /fleet/{target}`.
@@ -42,21 +47,21 @@ pub(crate) async fn target(
     Path(target): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    of_targets(&app, Some(&target), who.role >= Role::Admin, &params).await
+    of_targets(&app, Some(&target), (who.role >= Role::Admin, Vec::new()), &params).await
 }
 
 /// The page about all targets, or one.
 async fn of_targets(
     app: &App,
     target: Option<&str>,
-    may_drain: bool,
+    (may_drain, servers): (bool, Vec<ServerRow>),
     params: &Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["state", "q", "cursor", "part"])?;
+    params.check(&["state", "q", "target", "cursor", "part"])?;
     check_fleet(app)?;
     let failed = |failure| Problem::of(&failure, Kind::INTERNAL);
     let targets = app.fleet.targets().await.map_err(failed)?;
-    let workers = of_fleet(&app.whereabouts, target).await.map_err(failed)?;
+    let workers = app.fleet.workers(target).await.map_err(failed)?;
     let mut rows: Vec<TargetRow> = match target {
         None => targets.all.iter().map(|target| row_of(app, target)).collect(),
         Some(name) => vec![row_of(app, &targets.named(name))],
@@ -66,10 +71,11 @@ async fn of_targets(
     let page = FleetPage {
         chrome: &app.chrome,
         target: target.unwrap_or_default(),
+        servers,
         history: history(app, &rows).await?,
         history_left_out: rows.len().saturating_sub(MOST_PICTURES) as u64,
         targets: rows,
-        workers: list(workers, params, &here)?,
+        workers: list(&workers, params, &here)?,
         may_drain,
         rows_address: address(&here, &[&params.without(&["part"]), "part=rows"]),
         at_us: targets.read_us,
@@ -179,14 +185,17 @@ fn picture(id: &'static str, target: &str, history: &[(u64, TargetCounts)], now_
 }
 
 /// The workers that the filters leave, one page of them.
-fn list(workers: Vec<WorkerView>, params: &Params, here: &str) -> Result<WorkerList, Problem> {
+fn list(workers: &[WorkerView], params: &Params, here: &str) -> Result<WorkerList, Problem> {
+    let target = params.one("target")?.unwrap_or_default();
     let (state, query) = (params.one("state")?, params.one("q")?.unwrap_or_default().to_owned());
     if let Some(state) = state.filter(|state| !WORKER_STATES.contains(state)) {
         let known = WORKER_STATES.join(", ");
         return Err(bad("state", format_args!("{state:?} is none of {known}")));
     }
     let small = query.to_lowercase();
-    let found: Vec<WorkerView> = workers.into_iter().filter(|worker| contains(worker, &small)).collect();
+    let is_of = |worker: &WorkerView| target.is_empty() || worker.targets.iter().any(|each| each == target);
+    let found = workers.iter().filter(|worker| is_of(worker) && contains(worker, &small));
+    let found: Vec<WorkerView> = found.cloned().collect();
     let rest = params.without(&["state", "cursor", "part"]);
     let filter = |word: &str| WorkerFilter {
         name: if word.is_empty() { "all".to_owned() } else { word.to_owned() },
@@ -222,6 +231,7 @@ fn list(workers: Vec<WorkerView>, params: &Params, here: &str) -> Result<WorkerL
         total,
         filters,
         query,
+        target: target.to_owned(),
         state: state.unwrap_or_default().to_owned(),
         pages,
     })

@@ -13,10 +13,12 @@ use prs_jobs::homes::Seen;
 use prs_jobs::{report, show};
 use prs_portal::text::count;
 use prs_portal::view::{
-    ConfirmPage, Facts, JobPage, LaneOrder, LogRows, RemovePage, SettingsPage, parts_of_picture,
+    Chrome, ConfirmPage, Facts, JobPage, JobRow, LaneOrder, LogRows, RemovePage, SettingsPage,
+    parts_of_picture,
 };
 use serde_json::json;
 
+use super::jobs::row;
 use super::mini_batches::OneLive;
 use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::job_object::is_canceling;
@@ -35,6 +37,8 @@ use crate::problem::{Kind, Problem};
 const CANCEL: &str = "cancel";
 /// What a browser calls the overview, percent-encoded: all that one that shows another page needs of it.
 const TITLE: &str = "x-prs-title";
+/// The address of the picture in its tab.
+const ICON: &str = "x-prs-icon";
 
 /// What the overview of the job says, and the job as it was seen.
 async fn facts(app: &App, id: &str) -> Result<(Seen, Facts), Problem> {
@@ -89,7 +93,7 @@ pub(crate) async fn overview(
             .with_lanes(&facts, lanes)
             .with_tables(&tables);
         let title = utf8_percent_encode(&page.title(), NON_ALPHANUMERIC).to_string();
-        ([(TITLE, title)], Html(page.html()))
+        ([(TITLE, title), (ICON, page.icon().to_owned())], Html(page.html()))
     }))
 }
 
@@ -139,6 +143,7 @@ struct Parts {
     wanted: Vec<String>,
     /// Bytes that were sent ahead of time.
     ahead: usize,
+    chrome: Chrome,
 }
 
 impl Parts {
@@ -192,8 +197,11 @@ impl Streams for Parts {
             self.told.insert(*name, (Arc::clone(html), tick.number));
         }
         let due: BTreeMap<&str, &str> = due.into_iter().map(|(name, html)| (name, &**html)).collect();
-        let title = Some(&tick.title).filter(|_| self.wanted.is_empty());
-        let data = json!({ "parts": due, "title": title });
+        let mut data = json!({ "parts": due });
+        if let Some(seen) = tick.seen.as_ref().filter(|_| self.wanted.is_empty()) {
+            data["title"] = json!(tick.title);
+            data["icon"] = json!(self.chrome.icon_of(seen.result.state, seen.result.findings.complete));
+        }
         vec![Event::default().event("parts").data(data.to_string())]
     }
 }
@@ -246,7 +254,8 @@ pub(crate) async fn live(
         return stream(&app, &who, &id, Newer::new(from)).await;
     }
     let wanted = params.one("parts")?.map(|parts| parts.split(',').map(str::to_owned).collect());
-    let parts = Parts { wanted: wanted.unwrap_or_default(), ..Parts::default() };
+    let chrome = app.chrome.clone();
+    let parts = Parts { wanted: wanted.unwrap_or_default(), chrome, ..Parts::default() };
     stream(&app, &who, &id, parts).await
 }
 
@@ -322,9 +331,21 @@ pub(super) fn in_address(path: &str) -> String {
     utf8_percent_encode(path, RESERVED).to_string()
 }
 
+/// Jobs of the same name before a job, and after it, that its settings stand beside.
+const BESIDE: usize = 5;
+
+/// The jobs of the same name that came before the job and after it, and itself among them, the newest first.
+async fn of_its_name(app: &App, facts: &Facts) -> Result<Vec<JobRow>, Problem> {
+    let snapshot = app.index.snapshot().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let all: Vec<_> = snapshot.jobs.iter().filter(|job| job.name == facts.spec.name).collect();
+    let Some(own) = all.iter().position(|job| job.job_id == facts.job_id) else { return Ok(Vec::new()) };
+    let around = own.saturating_sub(BESIDE)..(own + BESIDE + 1).min(all.len());
+    Ok(all[around].iter().map(|job| row(job)).collect())
+}
+
 /// `GET /jobs/{job}/settings`.
 pub(crate) async fn settings(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
@@ -332,10 +353,13 @@ pub(crate) async fn settings(
     params.check(&[])?;
     let absent = |failure| Problem::of(&failure, Kind::REFUSED);
     let home = app.home(&id).await?;
-    let (_, facts) = report::facts(&*home, &app.whereabouts, false, None).await.map_err(absent)?;
+    let (seen, facts) = report::facts(&*home, &app.whereabouts, false, None).await.map_err(absent)?;
     let file = show::show(&home.called(), &app.whereabouts).await.map_err(absent)?;
     let yaml = file.without_secrets().text();
-    Ok(Html(SettingsPage::new(&app.chrome, &facts, &yaml).html()))
+    let jobs = of_its_name(&app, &facts).await?;
+    let parent = seen.record.parent.as_ref().map(|parent| &*parent.job_id);
+    let may_submit = who.role.allows(Role::Submit);
+    Ok(Html(SettingsPage::new(&app.chrome, &facts, &yaml, (parent, jobs), may_submit).html()))
 }
 
 /// `GET /jobs/{job}/cancel`.
@@ -403,7 +427,13 @@ pub(crate) async fn remove(
     Path(id): Path<String>,
     Form(form): Form<Removal>,
 ) -> Result<Response, Problem> {
-    let (home, seen) = app.seen(&id).await?;
+    let (home, seen) = match app.seen(&id).await {
+        // Who presses twice has what they wanted.
+        Err(problem) if problem.kind.status == 404 && form.name.trim() == id => {
+            return Ok(Redirect::to("/jobs").into_response());
+        }
+        found => found?,
+    };
     if form.name.trim() != id {
         let page = removal(&app, &id, "What was typed is not the id of the job.").html();
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, Html(page)).into_response());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Html;
+use prs_common::ledger::JobState;
 use prs_portal::view::{JobRow, JobsPage, SortLink, StateCount};
 
 use crate::api::jobs::{Found, KNOWN, Wanted, snapshot};
@@ -11,7 +12,7 @@ use crate::app::App;
 use crate::auth::{May, MayRead, Role};
 use crate::http::params::Params;
 use crate::http::search;
-use crate::index::Summary;
+use crate::index::{Snapshot, Summary};
 use crate::problem::Problem;
 
 /// The states that stand above the list, and what they are called there.
@@ -24,6 +25,9 @@ const STATES: [(&str, &str); 6] = [
     ("canceled", "canceled"),
 ];
 
+/// What is recent, microseconds.
+const DAY_US: u64 = 24 * 3600 * 1_000_000;
+
 /// `GET /jobs`.
 pub(crate) async fn list(
     May(who): MayRead,
@@ -31,8 +35,8 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[&KNOWN[..], &["part"]].concat())?;
-    let found = search::words(params.one("q")?.unwrap_or_default());
-    let (wanted, limit) = (Wanted::parse(&params.and(&["q"], found))?, params.limit()?);
+    params.one("q")?;
+    let (wanted, limit) = (Wanted::parse(&with_words(&params))?, params.limit()?);
     let snapshot = Box::pin(snapshot(&app, &wanted)).await?;
     let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
     let state = params.one("state").ok().flatten().unwrap_or_default().to_owned();
@@ -43,6 +47,9 @@ pub(crate) async fn list(
         rows: found.jobs.iter().map(|job| row(job)).collect(),
         states: states(&params, &found.counts, &state),
         query: params.one("q")?.unwrap_or_default().to_owned(),
+        kept: kept(&params),
+        saved: saved(&snapshot, &who.submitter().name),
+        url: &app.url,
         total: found.total,
         partial: snapshot.partial,
         is_filtered: !params.without(&["cursor", "part", "limit", "sort"]).is_empty(),
@@ -84,10 +91,41 @@ fn sorts(params: &Params, sort: &str) -> [SortLink; 3] {
     })
 }
 
+/// The parameters with the words of the search among them; what stands in both is as the search has it.
+fn with_words(params: &Params) -> Params {
+    let found = search::words(params.all("q").first().copied().unwrap_or_default());
+    let names: Vec<String> = found.iter().map(|(name, _)| name.clone()).chain(["q".to_owned()]).collect();
+    params.and(&names.iter().map(String::as_str).collect::<Vec<_>>(), found)
+}
+
+/// What a search keeps of the address: the state and the order that were chosen.
+fn kept(params: &Params) -> Vec<(String, String)> {
+    let kept = params.without(&["q", "cursor", "part"]);
+    url::form_urlencoded::parse(kept.as_bytes()).into_owned().collect()
+}
+
+/// Searches that many come for, with how many jobs each finds.
+fn saved(snapshot: &Snapshot, name: &str) -> Vec<StateCount> {
+    let recent = |job: &Summary| job.submitted_us + DAY_US > snapshot.made_us;
+    let of = |name: &str, query: &str, fits: &dyn Fn(&Summary) -> bool| StateCount {
+        name: name.to_owned(),
+        count: snapshot.jobs.iter().filter(|job| fits(job)).count() as u64,
+        link: with(query, ""),
+        is_shown: false,
+    };
+    let is_mine = |job: &Summary| job.submitted_by.as_deref() == Some(name);
+    let mine =
+        url::form_urlencoded::Serializer::new(String::new()).append_pair("submitted_by", name).finish();
+    vec![
+        of("mine", &mine, &is_mine),
+        of("failed in 24 h", "state=failed&since=24h", &|job| job.state == JobState::Failed && recent(job)),
+        of("items missing in 24 h", "state=incomplete&since=24h", &|job| job.is_incomplete() && recent(job)),
+    ]
+}
+
 /// The address of the same list for programs, which knows no words.
 fn api(params: &Params) -> String {
-    let found = search::words(params.all("q").first().copied().unwrap_or_default());
-    match params.and(&["q"], found).without(&["cursor", "part"]).as_str() {
+    match with_words(params).without(&["cursor", "part"]).as_str() {
         "" => "/api/v1/jobs".to_owned(),
         query => format!("/api/v1/jobs?{query}"),
     }
@@ -101,7 +139,8 @@ fn with(rest: &str, more: &str) -> String {
     }
 }
 
-fn row(job: &Summary) -> JobRow {
+/// A row of the list.
+pub(super) fn row(job: &Summary) -> JobRow {
     JobRow {
         job_id: job.job_id.clone(),
         title: job.display_name.clone().unwrap_or_else(|| job.name.clone()),
@@ -152,5 +191,15 @@ mod tests {
         assert_eq!(of("q=a", "state")[0], ("ascending", link("-state")));
         assert_eq!(api(&Params::parse("q=state:failed+x&cursor=y")), "/api/v1/jobs?state=failed&q=x");
         assert_eq!(api(&Params::default()), "/api/v1/jobs");
+        // What is typed counts more than what was chosen before.
+        assert_eq!(
+            api(&Params::parse("state=active&sort=name&q=state:failed")),
+            "/api/v1/jobs?sort=name&state=failed"
+        );
+        let kept = kept(&Params::parse("state=active&sort=name&q=x&cursor=y"));
+        assert_eq!(
+            kept,
+            [("state", "active"), ("sort", "name")].map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
     }
 }

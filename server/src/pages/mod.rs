@@ -13,7 +13,8 @@
 //! | `compare` | two jobs beside each other |
 //! | `nodes` | its nodes, and one of them |
 //! | `logs` | its logs |
-//! | `endpoints` | endpoints: list, one, a call of it |
+//! | `endpoints` | endpoints: list, and one |
+//! | `invoke` | the form that calls one |
 //! | `registry` | what is registered: names, versions, one of them |
 //! | `fleet` | targets and workers, one of each; asking a worker to leave |
 //! | `admin` | tokens, and who changed what |
@@ -36,6 +37,7 @@ mod errors;
 mod fleet;
 mod graph;
 mod help;
+mod invoke;
 mod job;
 mod jobs;
 mod login;
@@ -100,7 +102,8 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("post", "/jobs/{job}/remove", "submit"),
     ("get", "/endpoints", "read"),
     ("get", "/endpoints/{endpoint}", "read"),
-    ("post", "/endpoints/{endpoint}", "submit"),
+    ("get", "/endpoints/{endpoint}/invoke", "submit"),
+    ("post", "/endpoints/{endpoint}/invoke", "submit"),
     ("post", "/endpoints", "submit"),
     ("get", "/endpoints/{endpoint}/edit", "submit"),
     ("post", "/endpoints/{endpoint}/edit", "submit"),
@@ -193,7 +196,8 @@ pub(crate) fn router(sizes: &Sizes) -> Router<App> {
             "/registry/{kind}/{name}/{version}/delete",
             get(registry::ask_to_delete).post(registry::delete),
         ))
-        .merge(at("/endpoints/{endpoint}", get(endpoints::one).post(endpoints::call)))
+        .merge(at("/endpoints/{endpoint}/invoke", get(invoke::form).post(invoke::call.layer(large()))))
+        .merge(at("/endpoints/{endpoint}", get(endpoints::one)))
         .merge(at("/fleet", get(fleet::page)))
         .merge(at("/fleet/{target}", get(fleet::target)))
         .merge(at("/workers/{worker}", get(fleet::worker)))

@@ -5,10 +5,12 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
 use futures_util::future::try_join_all;
 use prs_common::job::JobSpec;
-use prs_common::storage::{Storage, is_valid_key};
+use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::storage::{Storage, StorageErrorKind, is_valid_key};
+use prs_jobs::homes::Seen;
 use prs_jobs::pictures::{MOST_BYTES, Picture, is_picture, may_be_picture, picture as read_picture};
 use prs_jobs::preview::{Kind as PreviewKind, preview as rows_of};
-use prs_portal::text::plain;
+use prs_portal::text::{bytes, counted, plain};
 use prs_portal::view::{OutputFile, OutputPage, PictureFile, Preview, PreviewPart, Tab};
 use serde_json::Value;
 
@@ -52,7 +54,7 @@ pub(crate) async fn output(
             let bytes = seen.result.output.bytes;
             (Some(OutputFile { path: name.clone(), link: link(name), bytes }), String::new())
         }
-        Err(problem) => (None, problem.detail.clone()),
+        Err(problem) => (None, grows(&job).unwrap_or_else(|| problem.detail.clone())),
     };
     let preview = match &found {
         Ok((storage, name)) => preview(&**storage, name, &seen.record.spec).await?,
@@ -63,12 +65,18 @@ pub(crate) async fn output(
         .last()
         .filter(|_| has_more)
         .map(|last| format!("/jobs/{id}/output?cursor={}", cursor::write(&of, &last.path)));
+    let failed = failed_list(&*storage, seen).await?;
+    let failed = failed.map(|bytes| OutputFile {
+        path: FAILED_MINI_BATCHES.to_owned(),
+        link: link(FAILED_MINI_BATCHES),
+        bytes,
+    });
     let pictures = pictures(&*storage, &files).await?;
     let pictures = pictures.into_iter().map(|file| PictureFile {
         picture: format!("/jobs/{id}/picture/{}", in_address(&file.path)),
         file: OutputFile { link: link(&file.path), path: file.path, bytes: file.bytes },
     });
-    let files = files.into_iter().map(|file| OutputFile {
+    let files = files.into_iter().filter(|file| file.path != FAILED_MINI_BATCHES).map(|file| OutputFile {
         link: link(&file.path),
         path: file.path,
         bytes: file.bytes,
@@ -83,11 +91,34 @@ pub(crate) async fn output(
         about: (seen.result.output.rows, seen.result.output.sha256.clone()),
         why_not,
         preview,
+        failed,
         files: files.collect(),
         pictures: pictures.collect(),
         next: next.unwrap_or_default(),
     };
     Ok(Html(page.html()))
+}
+
+/// How far the result is while the job runs; nothing where nobody said it.
+fn grows(job: &OnTabs) -> Option<String> {
+    let live = job.published.live.as_ref().filter(|_| !job.seen.result.state.is_final())?;
+    let counted = (counted(live.succeeded, "mini-batch"), counted(live.rows, "row"), bytes(live.bytes));
+    let (mini_batches, rows, bytes) = counted;
+    Some(format!(
+        "The result grows: {mini_batches} done, with {rows} in {bytes}. The file is there when the job has completed."
+    ))
+}
+
+/// The size of the list of items that are missing; nothing where none is, or nothing lists them.
+async fn failed_list(storage: &dyn Storage, seen: &Seen) -> Result<Option<u64>, Problem> {
+    if seen.result.items.failed == 0 && seen.result.mini_batches.failed == 0 {
+        return Ok(None);
+    }
+    match storage.head(FAILED_MINI_BATCHES).await {
+        Ok(meta) => Ok(Some(meta.size)),
+        Err(error) if error.kind == StorageErrorKind::NotFound => Ok(None),
+        Err(error) => Err(of_storage(&error)),
+    }
 }
 
 /// Those of the files that are pictures, as far as they are looked into.

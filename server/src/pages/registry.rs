@@ -284,6 +284,10 @@ pub(super) async fn delete(
     }
     match delete_version(&app, &who, (kind_of(&word)?, &name, &version), None).await {
         Ok(()) => Ok(Redirect::to(&format!("/registry/{word}")).into_response()),
+        // Who presses twice has what they wanted.
+        Err(problem) if problem.kind.status == 404 => {
+            Ok(Redirect::to(&format!("/registry/{word}")).into_response())
+        }
         Err(problem) => Ok(question(&app, meant, said(&app, problem)?).into_response()),
     }
 }

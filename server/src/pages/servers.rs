@@ -30,7 +30,8 @@ pub(super) async fn page(
     Ok(Html(page.html()))
 }
 
-fn row(of: ServerView) -> ServerRow {
+/// A row of the page.
+pub(super) fn row(of: ServerView) -> ServerRow {
     let ServerRoom { memory_bytes, memory_limit_bytes, dead_messages, free_bytes, incomplete_uploads } =
         of.room;
     ServerRow {

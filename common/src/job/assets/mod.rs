@@ -7,9 +7,11 @@
 //! | `environment` | an environment as one document that needs no other file |
 //! | `component` | a component with its code and all else that it needs, as one archive |
 //! | `deployment` | the same of a batch deployment |
+//! | `call_inputs` | what a call of the deployment of a pipeline may give |
 //! | `endpoint` | a batch endpoint |
 //! | `written` | a tree of YAML as text |
 
+mod call_inputs;
 mod component;
 mod data;
 mod deployment;
@@ -32,6 +34,7 @@ use super::reader::Reader;
 use super::yaml::{self, Key, Node, Value};
 use crate::registry::{About, AssetType, Kind};
 
+pub use call_inputs::{CallInput, call_inputs, component_named};
 pub use component::{COMPONENT_FILE, StagedComponent, stage_component};
 pub use data::data_source;
 pub use deployment::{DEPLOYMENT_FILE, DeployedModel, DeploymentFile, StagedDeployment};

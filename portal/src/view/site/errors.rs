@@ -206,7 +206,7 @@ impl<'a> ErrorPage<'a> {
 fn tried(error: &ErrorFact, job_id: &str) -> Option<Table> {
     let mut table = Table::new(
         "Some of its tries, those whose items are missing first",
-        &["Mini-batch", "#Try", "Node", "Process", "Began, UTC", "Became of it", "Consists of"],
+        &["Mini-batch", "#Try", "Node", "Process", "Began", "Became of it", "Consists of"],
     );
     for one in &error.tried {
         table.rows.push(vec![
@@ -214,7 +214,7 @@ fn tried(error: &ErrorFact, job_id: &str) -> Option<Table> {
             one.number.to_string().into(),
             one.node_id.to_string().into(),
             one.process.clone().into(),
-            day_and_clock(one.started_us).into(),
+            Cell::time(one.started_us, day_and_clock),
             if one.is_lost { Cell::Bad("lost".to_owned()) } else { "another try".to_owned().into() },
             cut(&one.detail, 120).into(),
         ]);
@@ -243,11 +243,11 @@ fn curve(error: &ErrorFact) -> Option<Table> {
     let (from_us, step_s) = times.bins_from_us;
     let mut table = Table::new(
         format!("When its tries began, in steps of {}", duration(f64::from(step_s))),
-        &["From, UTC", "#Tries"],
+        &["From", "#Tries"],
     );
     for (at, tries) in times.bins.iter().enumerate().filter(|(_, tries)| **tries > 0) {
         let begins = from_us + at as u64 * u64::from(step_s) * 1_000_000;
-        table.rows.push(vec![day_and_clock(begins).into(), count(*tries).into()]);
+        table.rows.push(vec![Cell::time(begins, day_and_clock), count(*tries).into()]);
     }
     (!table.rows.is_empty()).then_some(table)
 }

@@ -3,8 +3,8 @@
 
 use askama::Template;
 
-use super::Chrome;
 use super::simple::rendered;
+use super::{Chrome, ServerRow};
 use crate::chart::{Figure, Workers};
 use crate::text::times::{day_and_clock, duration};
 use crate::text::{bytes, count, counted};
@@ -163,6 +163,8 @@ pub struct WorkerList {
     pub filters: Vec<WorkerFilter>,
     /// What is searched for.
     pub query: String,
+    /// The target whose workers are shown; empty for all.
+    pub target: String,
     /// The state that is shown; empty for all.
     pub state: String,
     /// The address of the first page, and of the next one; empty where it is this one, or there is none.
@@ -192,6 +194,8 @@ pub struct FleetPage<'a> {
     pub chrome: &'a Chrome,
     /// The target that the page is about; empty where it is about all.
     pub target: &'a str,
+    /// The servers behind this one; none on the page of a target.
+    pub servers: Vec<ServerRow>,
     /// The targets, by name.
     pub targets: Vec<TargetRow>,
     /// What targets wanted and had over the last day; those of the page.
@@ -302,7 +306,16 @@ mod tests {
         FleetPage {
             chrome,
             target: "",
-            targets: Vec::new(),
+            servers: vec![ServerRow {
+                dependency: "ledger",
+                latency_seconds: Some(0.004),
+                is_reachable: true,
+                ..ServerRow::default()
+            }],
+            targets: vec!["default", "gpu"]
+                .into_iter()
+                .map(|name| TargetRow { target: name.to_owned(), ..TargetRow::default() })
+                .collect(),
             history: Vec::new(),
             history_left_out: 0,
             workers: WorkerList { rows, total, filters, ..WorkerList::default() },
@@ -356,13 +369,15 @@ mod tests {
         page.history.extend(crate::chart::Wanted::figure("wanted", "default", 0, 300, &steps));
         let html = page.html();
         assert!(html.len() <= 50 << 10, "{}", html.len());
-        for part in [
-            "<td class=\"n\">3.1\u{202f}GB</td>",
-            "<time datetime=\"2026-11-21T12:00:00Z\">",
-            "without storage",
-        ] {
+        for part in
+            ["<td class=\"n\">3.1\u{202f}GB", "<time datetime=\"2026-11-21T12:00:00Z\">", "without storage"]
+        {
             assert!(html.contains(part), "{part}");
         }
         assert!(html.contains("500 workers: 499 serving, 1 silent"));
+        assert!(
+            html.contains("ledger</a> ok 4\u{202f}ms") && html.contains("<option value=\"gpu\">"),
+            "{html}"
+        );
     }
 }

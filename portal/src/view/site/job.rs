@@ -194,6 +194,11 @@ impl<'a> JobPage<'a> {
         }
     }
 
+    /// The picture in the tab.
+    pub fn icon(&self) -> &str {
+        self.chrome.icon_of(self.job.facts.state, self.job.facts.complete)
+    }
+
     fn has_ended(&self) -> bool {
         self.job.facts.state.is_final()
     }

@@ -39,12 +39,12 @@ pub struct JobRow {
 }
 
 impl JobRow {
-    fn chip(&self) -> Chip {
+    pub(super) fn chip(&self) -> Chip {
         let state = self.state.unwrap_or(JobState::Queued);
         Chip::of(state, self.complete.unwrap_or(true))
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         cut(&self.title, LETTERS.0)
     }
 
@@ -64,16 +64,16 @@ impl JobRow {
         if self.per_second > 0.0 { per_second(self.per_second) } else { String::new() }
     }
 
-    fn submitted(&self) -> (String, String) {
+    pub(super) fn submitted(&self) -> (String, String) {
         (format!("{} UTC", day_and_clock(self.submitted_us)), crate::text::times::machine(self.submitted_us))
     }
 
-    fn took(&self) -> String {
+    pub(super) fn took(&self) -> String {
         let left = self.eta_seconds.map(|eta| format!(", about {} left", duration(eta)));
         format!("{}{}", duration(self.seconds), left.unwrap_or_default())
     }
 
-    fn says(&self) -> String {
+    pub(super) fn says(&self) -> String {
         cut(&plain(&self.attention), LETTERS.1)
     }
 }
@@ -112,6 +112,12 @@ pub struct JobsPage<'a> {
     pub states: Vec<StateCount>,
     /// What is searched for.
     pub query: String,
+    /// What of the address a search keeps: names and values.
+    pub kept: Vec<(String, String)>,
+    /// Searches that many come for.
+    pub saved: Vec<StateCount>,
+    /// The address of the server.
+    pub url: &'a str,
     /// How many jobs fit the filters.
     pub total: u64,
     /// Jobs found so far, and jobs there are, while the list is filled from storage.

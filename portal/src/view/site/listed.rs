@@ -18,14 +18,14 @@ fn link(text: String, job_id: &str, below: &str) -> Cell {
 pub fn running_table(live: &Live, job_id: &str) -> Option<Table> {
     let mut table = Table::new(
         "The mini-batches that run longest",
-        &["Mini-batch", "Node", "Process", "Began, UTC", "#Runs for", "Consists of"],
+        &["Mini-batch", "Node", "Process", "Began", "#Runs for", "Consists of"],
     );
     for row in &live.running {
         table.rows.push(vec![
             link(count(row.index), job_id, &format!("/{}", row.index)),
             Cell::Link(format!("node {}", row.node_id), format!("/jobs/{job_id}/nodes/{}", row.node_id)),
             row.process.map_or_else(String::new, |number| format!("process{number:03}")).into(),
-            clock(row.since_us).into(),
+            Cell::time(row.since_us, clock),
             duration_us(live.written_us.saturating_sub(row.since_us)).into(),
             row.detail.clone().into(),
         ]);

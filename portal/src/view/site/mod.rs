@@ -8,6 +8,7 @@ mod endpoints;
 mod errors;
 mod fleet;
 mod graph;
+mod invoke;
 mod job;
 mod jobs;
 mod listed;
@@ -19,6 +20,7 @@ mod output;
 mod registry;
 mod selected;
 mod servers;
+mod settings;
 mod simple;
 mod steps;
 mod submit;
@@ -28,10 +30,11 @@ pub use admin::{AuditPage, AuditRow, GivenToken, TokenRow, TokensPage};
 pub use code::{CodePage, CodeRow};
 pub use compare::{ComparePage, ComparedFile, ComparedJob};
 pub use components::ComponentsPage;
-pub use endpoints::{DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
+pub use endpoints::{CallsOf, DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage};
 pub use errors::{CARDS, ErrorPage, ErrorsPage, ITEMS, ORDERS, sort};
 pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 pub use graph::GraphPage;
+pub use invoke::{Asked, AskedInput, GivenCall, InvokePage};
 pub use job::{Due, JobPage};
 pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
 pub use listed::{running_table, slow_table, waiting_table};
@@ -39,10 +42,11 @@ pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogRows, LogSearc
 pub use mini_batch::{MiniBatchPage, PrintedText, RunFact, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub use nodes::{HostNode, HostSeries, NodePage, NodeProcess, NodesPage, hosts_html};
-pub use output::{OutputFile, OutputPage, PictureFile, Preview, PreviewPart, SettingsPage};
+pub use output::{OutputFile, OutputPage, PictureFile, Preview, PreviewPart};
 pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
 pub use selected::{SelectedPage, SelectedRow};
 pub use servers::{ServerRow, ServersPage};
+pub use settings::SettingsPage;
 pub(crate) use simple::KEYS;
 pub use simple::{
     ApiPage, ApiRoute, ConfirmPage, DisplayPage, HelpPage, LoginPage, ProblemPage, ProblemsPage, RemovePage,
@@ -50,6 +54,10 @@ pub use simple::{
 pub use steps::StepsPage;
 pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 pub use tabs::{JobKind, Tab, TabCounts, Tabs};
+
+use prs_common::ledger::JobState;
+
+use super::header::Chip;
 
 /// What stands around every page.
 #[derive(Debug, Clone, Default)]
@@ -62,10 +70,20 @@ pub struct Chrome {
     pub js: String,
     /// Address of the picture in the tab.
     pub icon: String,
+    /// The same with a mark for each family of states.
+    pub icons: Vec<(&'static str, String)>,
     /// Who is logged in, where that can only be one; empty otherwise.
     pub user: String,
     /// Whether there is a fleet, with a page about it.
     pub has_fleet: bool,
     /// Whether everybody who reaches the server may do everything.
     pub is_open: bool,
+}
+
+impl Chrome {
+    /// Address of the picture in the tab of a page about a job in this state.
+    pub fn icon_of(&self, state: JobState, complete: bool) -> &str {
+        let family = Chip::of(state, complete).family;
+        self.icons.iter().find(|(known, _)| *known == family).map_or(&self.icon, |(_, icon)| icon)
+    }
 }

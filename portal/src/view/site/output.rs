@@ -1,12 +1,10 @@
-//! What a job brought, and what it was told.
+//! What a job brought.
 
 use askama::Template;
 
 use super::simple::rendered;
-use super::{Chrome, Tab, Tabs};
+use super::{Chrome, Tabs};
 use crate::text::{bytes, counted};
-use crate::view::Facts;
-use crate::view::settings::Settings;
 
 /// A file of the output.
 #[derive(Debug, Clone)]
@@ -94,7 +92,9 @@ pub struct OutputPage<'a> {
     pub why_not: String,
     /// Rows of the result.
     pub preview: Preview,
-    /// The files of the output, as far as they are listed.
+    /// The list of the items that are missing.
+    pub failed: Option<OutputFile>,
+    /// The other files of the output, as far as they are listed.
     pub files: Vec<OutputFile>,
     /// Those of them that are pictures, as far as they were looked into.
     pub pictures: Vec<PictureFile>,
@@ -110,39 +110,5 @@ impl OutputPage<'_> {
 
     fn rows(&self) -> String {
         counted(self.about.0, "row")
-    }
-}
-
-/// The tab of the settings.
-#[derive(Debug, Template)]
-#[template(path = "site/settings.html")]
-pub struct SettingsPage<'a> {
-    chrome: &'a Chrome,
-    tabs: Tabs<'a>,
-    job_id: &'a str,
-    title: &'a str,
-    name: &'a str,
-    yaml: &'a str,
-    job: WithSettings,
-}
-
-/// The settings, under the name that they have in the report.
-#[derive(Debug)]
-struct WithSettings {
-    settings: Settings,
-}
-
-impl<'a> SettingsPage<'a> {
-    /// The settings of a job, and the job file that submits them again.
-    pub fn new(chrome: &'a Chrome, facts: &'a Facts, yaml: &'a str) -> Self {
-        let title = facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name);
-        let job = WithSettings { settings: Settings::of(&facts.spec) };
-        let name = &facts.spec.name;
-        Self { chrome, tabs: Tabs::of(facts, Tab::Settings), job_id: &facts.job_id, title, name, yaml, job }
-    }
-
-    /// All of it.
-    pub fn html(&self) -> String {
-        rendered(self)
     }
 }

@@ -47,6 +47,11 @@ impl ServerRow {
         }
     }
 
+    /// Whether it answers, and how fast, in a few words.
+    pub(super) fn brief(&self) -> String {
+        if self.is_reachable { format!("ok {}", self.answers_in()) } else { "does not answer".to_owned() }
+    }
+
     fn is(&self) -> &'static str {
         match self.kind {
             "s3" => "S3",

@@ -168,7 +168,7 @@ impl DisplayPage<'_> {
 }
 
 /// The keys, and what each does.
-pub(crate) const KEYS: [(&str, &str); 16] = [
+pub(crate) const KEYS: [(&str, &str); 17] = [
     ("/", "search"),
     ("g j", "jobs"),
     ("g f", "fleet"),
@@ -178,6 +178,7 @@ pub(crate) const KEYS: [(&str, &str); 16] = [
     ("x", "mark the row"),
     ("Enter", "open it"),
     ("[ ]", "older and newer: the next page and the one before, the windows of a log"),
+    ("< >", "the first window of a log, and the last"),
     ("e", "the next error in a log"),
     ("f", "follow a log that grows"),
     ("p", "pause and go on"),
