@@ -13,15 +13,7 @@ macro_rules! end_reasons {
             $($(#[$meta])* #[error($text)] $name $({ $($field: $type),* })?,)*
         }
 
-        /// What the text of [`EndReason::JobNotDelivered`] begins with.
-const NOT_DELIVERED: &str = "the output cannot be put to ";
-
-impl EndReason {
-    /// Whether a job that failed with the text `reason` has its output all the same, but for the place that was to have it.
-    pub fn is_not_delivered(reason: &str) -> bool {
-        reason.starts_with(NOT_DELIVERED)
-    }
-
+        impl EndReason {
             /// The text of every reason, with `{field}` where it differs from job to job.
             pub const TEXTS: &[&str] = &[$($text),*];
         }
@@ -176,7 +168,15 @@ end_reasons! {
     Interrupted { signal: String } = "interrupted ({signal})",
 }
 
+/// What the text of [`EndReason::JobNotDelivered`] begins with.
+const NOT_DELIVERED: &str = "the output cannot be put to ";
+
 impl EndReason {
+    /// Whether a job that failed with the text `reason` has its output all the same, but for the place that was to have it.
+    pub fn is_not_delivered(reason: &str) -> bool {
+        reason.starts_with(NOT_DELIVERED)
+    }
+
     /// This reason, and the error that most tries had, where one is known.
     #[must_use]
     pub fn with_most_frequent(self, error: Option<String>) -> Self {
@@ -190,6 +190,15 @@ impl EndReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_that_was_not_delivered_is_known_by_the_reason() {
+        let (place, error) = ("s3://bucket/out".to_owned(), "it is gone".to_owned());
+        let of_job = EndReason::JobNotDelivered { place: place.clone(), error: error.clone() };
+        let of_step = EndReason::NotDelivered { output: "rows".to_owned(), place, error };
+        let told = [of_job, of_step, EndReason::NoRow].map(|reason| reason.to_string());
+        assert_eq!(told.map(|reason| EndReason::is_not_delivered(&reason)), [true, false, false]);
+    }
 
     #[test]
     fn a_reason_has_its_cause_behind_it() {
