@@ -112,11 +112,17 @@ fn check_absent(target: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the output called `name` is below that of the job.
-fn place_of(record: &JobRecord, name: &str) -> Result<String, String> {
+/// Where the output called `name` is below that of the job, without a `/` at its end; empty for all of it.
+///
+/// # Errors
+/// The job has no such output; the error names those that it has.
+pub fn place_of(record: &JobRecord, name: &str) -> Result<String, String> {
+    if WHOLE.contains(&name) {
+        return Ok(String::new());
+    }
     let places = places(record);
     if let Some((_, place)) = places.iter().find(|(known, _)| *known == name) {
-        return Ok((*place).to_owned());
+        return Ok(place.trim_end_matches('/').to_owned());
     }
     let known: Vec<&str> = places.iter().map(|(name, _)| *name).chain(["default"]).collect();
     Err(format!("job {} has no output {name}; there are: {}", record.job_id, known.join(", ")))

@@ -35,6 +35,9 @@ impl JobErrors {
     }
 }
 
+/// How tries ended that are none of a mini-batch: processes that did not start.
+pub const INIT: &str = "INIT_EXCEPTION";
+
 /// The errors of a job that was seen; of a pipeline, those of its steps.
 pub async fn errors(home: &dyn JobHome, seen: Seen, whereabouts: &Whereabouts) -> Result<JobErrors, Failure> {
     let list = complete(home, &seen).await?;
@@ -116,6 +119,13 @@ async fn logged(home: &dyn JobHome, group: &ErrorGroup) -> String {
     }
 }
 
+/// The traceback below a heading of a log of errors that has this in it; nothing where there is no such heading, or no traceback below it.
+pub(crate) fn traceback_in(log: &str, heading: &str) -> Option<String> {
+    let at = log.find(heading)?;
+    let begin = log[..at].rfind('\n').map_or(0, |end| end + 1);
+    Some(first_traceback(&log[begin..])).filter(|traceback| !traceback.is_empty())
+}
+
 /// The text below the first heading of a log of errors, up to the empty line behind it. The stacks of threads have an empty
 /// line between them.
 fn first_traceback(log: &str) -> String {
@@ -165,6 +175,14 @@ mod tests {
         let log = format!("2026 init: ValueError: a\n{traceback}\n2026 init: B: b\nb\n\n");
         assert_eq!(first_traceback(&log), traceback);
         assert_eq!(first_traceback("2026 init: B: b\nb\n\n"), "");
+        let second = "Traceback (most recent call last):\n  File \"y\"\nKeyError: 4\n";
+        let log = format!(
+            "{log}2026 mb-0000000004 try 1: KeyError: 4\n{second}\n2026 mb-0000000004 try 2: A: a\na\n\n"
+        );
+        assert_eq!(traceback_in(&log, " mb-0000000004 try 1: ").as_deref(), Some(second));
+        for absent in [" mb-0000000004 try 2: ", " mb-0000000005 try 1: "] {
+            assert_eq!(traceback_in(&log, absent), None, "{absent}");
+        }
         let threads = "Thread 0x1 (most recent call first):\n  File \"x\", line 1 in a\n\nCurrent thread 0x2 (most recent \
                        call first):\n  File \"y\", line 2 in b\n";
         assert_eq!(first_traceback(&format!("2026 init: B: b\n{threads}\n2026 init: C: c\nc\n\n")), threads);

@@ -171,7 +171,7 @@ class Site:
         """What is there, by the names of parameters of paths."""
         secret = self.token("admin")
         of_ended = f"/api/v1/jobs/{ended}"
-        groups = self.get(f"{of_ended}/errors", secret)["errors"]
+        groups = self.get(f"{of_ended}/errors", secret)["value"]
         names = {
             "job": [ended, running],
             "endpoint": ["letters-batch"],
@@ -183,7 +183,7 @@ class Site:
             "target": ["default"],
             "group": [one["group"] for one in groups],
             "code": [one["path"] for one in self.get(f"{of_ended}/code", secret)["value"]],
-            "logs": [one["file"] for one in self.get(f"{of_ended}/logs", secret)["value"]],
+            "logs": [one["path"] for one in self.get(f"{of_ended}/logs?delimiter=none", secret)["value"]],
             "outputs": [one["path"] for one in self.get(f"{of_ended}/outputs", secret)["value"]],
             "files": ["a.txt", "letters/a.txt"],
             "worker": [one["worker"] for one in self.get("/api/v1/workers", secret)["value"]],

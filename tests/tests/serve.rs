@@ -157,6 +157,13 @@ fn results_outputs_and_logs_are_given_whole_and_in_ranges() {
 
     let outputs = web.get(&format!("/api/v1/jobs/{id}/outputs")).json(200);
     let name = outputs["value"][0]["path"].as_str().unwrap();
+    let object = web.get(&format!("/api/v1/jobs/{id}")).json(200);
+    assert!(outputs["value"][0]["sha256"].is_string(), "{outputs}");
+    assert_eq!(outputs["value"][0]["sha256"], object["output"]["sha256"]);
+    let all = web.get(&format!("/api/v1/jobs/{id}/outputs?output=default")).json(200);
+    assert_eq!(all["value"], outputs["value"]);
+    let odd = is_problem(&web.get(&format!("/api/v1/jobs/{id}/outputs?output=odd")), 400, "bad-parameter");
+    assert!(odd["detail"].as_str().unwrap().contains("has no output odd"), "{odd}");
     assert_eq!(web.get(&format!("/api/v1/jobs/{id}/outputs/{name}")).body, whole.body);
     for (path, status, kind) in [
         ("nothing.txt", 404, "file-not-found"),
@@ -169,7 +176,7 @@ fn results_outputs_and_logs_are_given_whole_and_in_ranges() {
     }
 
     let logs = web.get(&format!("/api/v1/jobs/{id}/logs?q=job_result")).json(200);
-    assert_eq!(logs["value"][0]["file"], "job_result.txt", "{logs}");
+    assert_eq!(logs["value"][0]["path"], "job_result.txt", "{logs}");
     let log = web.get(&format!("/api/v1/jobs/{id}/logs/job_result.txt"));
     assert_eq!(log.header("content-type"), Some("text/plain; charset=utf-8"));
     let tail = web.get(&format!("/api/v1/jobs/{id}/logs/job_result.txt?tail=40")).text();
@@ -188,7 +195,7 @@ fn errors_and_failed_items_are_told_and_nothing_of_a_user_is_markup() {
     let id = submitted(&job);
     let web = served(&job);
     let errors = web.get(&format!("/api/v1/jobs/{id}/errors")).json(200);
-    assert_eq!(errors["errors"][0]["category"], "ValueError", "{errors}");
+    assert_eq!(errors["value"][0]["category"], "ValueError", "{errors}");
     let items =
         web.ask_with("GET", &format!("/api/v1/jobs/{id}/failed-items"), &[("Accept", "text/plain")], "");
     assert_eq!(items.text().lines().count(), 2, "{}", items.text());
@@ -358,11 +365,14 @@ fn a_job_that_runs_is_followed_to_its_end() {
     let job = job(SLOW, 10);
     let (program, id) = started(&job);
     let web = served(&job);
+    let early = is_problem(&web.get(&format!("/api/v1/jobs/{id}/result")), 409, "no-result-yet");
+    assert!(early["detail"].as_str().unwrap().contains("it is not done yet"), "{early}");
     let events = web.get(&format!("/api/v1/jobs/{id}/events")).text();
     let first = events.lines().find(|line| line.starts_with("event:")).unwrap();
     assert_eq!(first, "event: status", "{events}");
     assert!(
-        events.contains("\"state\":\"completed\"") && events.trim_end().ends_with("event: end\ndata: {}"),
+        events.trim_end().lines().last().is_some_and(|end| end.contains("\"state\":\"completed\""))
+            && events.contains("event: end\n"),
         "{events}"
     );
     program.wait().expect_completed();

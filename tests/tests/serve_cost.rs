@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::served::Watching;
-use prs_tests::harness::{Job, Redis, Simulated, SimulatedFleet, Simulation, Web};
+use prs_tests::harness::{Job, LISTS_ALL, LISTS_FOLDER, Redis, Simulated, SimulatedFleet, Simulation, Web};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Nodes of a job, and workers of a target.
@@ -27,6 +27,8 @@ const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
 const LOOKS: usize = 10;
 const MOST_OF_LOOK: usize = 16;
 const AHEAD: usize = 40;
+/// Objects that an address of a job asks for at most, whatever it gives: the directory, parts of both tables of tries, what was printed.
+const MOST_OF_ANY: usize = 40;
 
 /// The most KB of the overview of a job of ten thousand mini-batches on four nodes.
 const TYPICAL: usize = 60;
@@ -281,10 +283,12 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
                 one.is_read_first(&fleet, &web);
             }
             let calls = one.calls(&fleet, (&web, &monitor), &format!("/jobs/{}{page}", one.id));
-            // The record, and the list of errors of one that runs; of its tries the directory and parts.
+            // The record, and the list of errors of one that runs; of its tries the directory and parts. What hosts did is looked for by
+            // a listing.
+            let lists = usize::from(page == "/nodes");
             let most = match (one.fence.is_some(), page.starts_with("/mini-batches")) {
-                (false, false) => (0, 1),
-                (true, false) => (1, 2),
+                (false, false) => (0, 1 + lists),
+                (true, false) => (1, 2 + lists),
                 (false, true) => (0, MOST_OF_TRIES),
                 (true, true) => (1, MOST_OF_TRIES),
             };
@@ -319,6 +323,124 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
         let most = usize::from(one.fence.is_some());
         assert!(calls.ledger <= most && calls.storage.len() <= 1, "{}: {calls:?}", one.id);
     }
+}
+
+/// Pages of a job, beside [`PAGES`], with the most KB of each and the most when they are compressed.
+const OTHER_PAGES: [(&str, usize, usize); 10] = [
+    ("/errors", 100, 12),
+    ("/errors/{group}", 100, 20),
+    ("/logs", 60, 12),
+    ("/logs?name=process", 60, 12),
+    ("/logs/job_errors.json", 300, 60),
+    ("/mini-batches/3", 60, 12),
+    ("/nodes/0", 60, 12),
+    ("/output", 60, 12),
+    ("/settings", 60, 12),
+    ("/code", 60, 12),
+];
+/// Addresses for programs that list all below a folder, and which: what they give may be in any of its folders.
+const LIST_ALL: [(&str, &str); 7] = [
+    ("/log-search", "logs/"),
+    ("/logs.tar.gz", "logs/"),
+    ("/outputs", "output/"),
+    ("/perf", "logs/perf/"),
+    ("/nodes", "logs/perf/"),
+    ("/nodes/0", "logs/perf/"),
+    ("/output", "output/"),
+];
+
+#[test]
+fn no_address_of_a_job_lists_or_reads_segments_or_lists_more_than_it_gives() {
+    let here = own(Job::new(""));
+    let fleet = SimulatedFleet::start();
+    let mut jobs = Vec::new();
+    for (id, is_running) in [("running", true), ("ended", false)] {
+        let (simulated, _lock) =
+            written(&here, id, Simulation { mini_batches: 10_000, nodes: 4, is_running });
+        fleet.bring(id, &here.path("prs-runs").join(id));
+        let fence = is_running.then(|| fleet.enter(&simulated));
+        jobs.push(Made { id: id.to_owned(), simulated, fence });
+    }
+    let job = job_of(&fleet);
+    let web = served(&job);
+    let document = web.get("/openapi.json").json(200);
+    let of_jobs = document["paths"].as_object().unwrap().iter().filter(|(path, methods)| {
+        path.starts_with("/api/v1/jobs/{job}") && methods.get("get").is_some() && !path.ends_with("/events")
+    });
+    let of_jobs: Vec<String> = of_jobs.map(|(path, _)| path.clone()).collect();
+    assert!(of_jobs.len() > 20, "{of_jobs:?}");
+    let mut wrong = Vec::new();
+    for one in &jobs {
+        one.is_read_first(&fleet, &web);
+        let groups = web.get(&format!("/api/v1/jobs/{}/errors", one.id)).json(200);
+        let group = groups["value"][0]["group"].as_str().unwrap();
+        let filled = |path: &str| {
+            let path = path.replace("{job}", &one.id).replace("{group}", group).replace("{index}", "3");
+            let path = path.replace("{node_id}", "0").replace("/logs/{path}", "/logs/job_errors.json");
+            let path = path.replace("{path}", "nothing");
+            match path.rsplit('/').next() {
+                Some("log-lines") => format!("{path}?path=job_errors.json"),
+                Some("log-search") => format!("{path}?q=nothing"),
+                _ => path,
+            }
+        };
+        let pages = PAGES.iter().map(|(page, ..)| *page).chain(OTHER_PAGES.iter().map(|(page, ..)| *page));
+        let pages = pages.map(|page| (false, format!("/jobs/{{job}}{page}")));
+        let extra = ["/errors/{group}/items?limit=5", "/failed-items?limit=5", "/logs?kind=stdout&node=0"];
+        let extra = extra.map(|path| (true, format!("/api/v1/jobs/{{job}}{path}")));
+        let calls = of_jobs.iter().map(|path| (true, path.clone())).chain(extra);
+        let mut tells = BTreeMap::new();
+        for (is_call, path) in pages.chain(calls) {
+            one.say(&fleet);
+            drop(fleet.s3.requests());
+            let path = filled(&path);
+            let answer = if is_call { web.get(&path) } else { web.page(&path) };
+            // What was never run has no code.
+            assert!(answer.status < 500 || path.contains("/code"), "{path}: {}", answer.text());
+            let requests = fleet.s3.requests();
+            let of_job: Vec<_> = requests
+                .iter()
+                .filter_map(|(operation, key)| {
+                    Some((&**operation, key.split_once(&format!("{}/", one.id))?.1))
+                })
+                .collect();
+            let mut holds = |is_so: bool| {
+                if !is_so {
+                    wrong.push(format!("{path}: {of_job:?}"));
+                }
+            };
+            holds(of_job.iter().all(|(_, key)| !key.starts_with("segments")));
+            let lists: Vec<_> = of_job.iter().filter(|(operation, _)| *operation == LISTS_ALL).collect();
+            let bare = path.split('?').next().unwrap();
+            let allowed = LIST_ALL.iter().find(|(end, _)| bare.ends_with(end));
+            let is_allowed = |below: &str| allowed.is_some_and(|(_, of)| below == *of);
+            let is_of_node = |below: &str| below == "logs/user/stdout/0/";
+            // The pages of logs look for names in all of them.
+            let looks_for_names = !is_call && bare.contains("/logs");
+            holds(
+                looks_for_names
+                    || (lists.iter().all(|(_, below)| is_allowed(below) || is_of_node(below))
+                        && lists.len() <= 1),
+            );
+            let folders = of_job.iter().filter(|(operation, _)| *operation == LISTS_FOLDER).count();
+            holds(folders <= 1 && of_job.len() <= MOST_OF_ANY);
+            tells.insert(path, answer.status);
+        }
+        // It is what is there that was asked for.
+        let known =
+            |end: &str| tells.iter().filter(|(path, status)| path.ends_with(end) && **status == 200).count();
+        assert!(known("/logs") == 2 && known("/items") == 1 && known("/errors") == 2, "{tells:?}");
+        for (page, most, packed) in OTHER_PAGES {
+            let path = filled(&format!("/jobs/{{job}}{page}"));
+            if tells[&path] == 200 {
+                wrong.extend(excess(&path, sizes(&web, &path), (most, packed)));
+            }
+        }
+        let items = web.get(&format!("/api/v1/jobs/{}/errors/{group}/items?limit=5", one.id)).json(200);
+        let lost = items["value"].as_array().unwrap();
+        assert!(!lost.is_empty() && lost.len() <= 5 && lost[0]["tries"][0]["status"].is_string(), "{items}");
+    }
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn ended(web: &Web, id: &str, start: u64) -> Value {
 /// The group of the error of this category.
 fn group_of(web: &Web, id: &str, category: &str) -> String {
     let errors = web.get(&format!("/api/v1/jobs/{id}/errors")).json(200);
-    let all = errors["errors"].as_array().unwrap();
+    let all = errors["value"].as_array().unwrap();
     let found = all.iter().find(|error| error["category"] == category);
     found.unwrap_or_else(|| panic!("{errors}"))["group"].as_str().unwrap().to_owned()
 }
@@ -156,7 +156,7 @@ fn an_error_has_its_tries_and_items_and_what_it_cost_alone_runs_again() {
     let items = web.ask_with("GET", &format!("/api/v1/jobs/{id}/errors/{four}/items"), &[TEXT], "");
     assert_eq!(items.text().lines().count(), 1, "{}", items.text());
     let items = web.get(&format!("/api/v1/jobs/{id}/errors/{odd}/items")).json(200);
-    assert_eq!(items["mini_batches"].as_array().unwrap().len(), 3, "{items}");
+    assert_eq!(items["value"].as_array().unwrap().len(), 3, "{items}");
     is_problem(&web.get(&format!("/api/v1/jobs/{id}/errors/0123456789ab")), 404, "error-not-found");
     is_problem(&web.get(&format!("/api/v1/jobs/{id}/errors/0123456789ab/items")), 404, "error-not-found");
 
@@ -181,7 +181,7 @@ fn an_error_has_its_tries_and_items_and_what_it_cost_alone_runs_again() {
     );
     assert_eq!(object["mini_batches"], json!({"scheduled": 6, "succeeded": 5, "failed": 1}), "{object}");
     let failed = web.get(&format!("/api/v1/jobs/{id}/failed-items")).json(200);
-    assert_eq!(failed["mini_batches"][0]["tries"][0]["category"], "KeyError", "{failed}");
+    assert_eq!(failed["value"][0]["tries"][0]["category"], "KeyError", "{failed}");
     assert_eq!(group_of(&web, &id, "KeyError"), four, "it has the same group");
     let resumed = job.command(&["resume", &id, "--only-group", &four, "-o", "json"]);
     assert_eq!(resumed.json()["items"], json!({"total": 6, "succeeded": 6, "failed": 0}));
@@ -341,7 +341,7 @@ fn pages_say_of_each_error_where_it_came_from_and_what_it_cost() {
     assert!(web.page(&format!("/jobs/{id}/errors?sort=odd")).text().contains("is none of -lost"));
     assert!(web.page(&format!("/jobs/{id}/errors?from=9")).text().contains("There are no more."));
     let known = web.get(&format!("/api/v1/jobs/{id}/errors")).json(200);
-    let odd = known["errors"].as_array().unwrap().iter().find(|error| error["category"] == "ValueError");
+    let odd = known["value"].as_array().unwrap().iter().find(|error| error["category"] == "ValueError");
     let group = odd.unwrap()["group"].as_str().unwrap();
     let one = web.page(&format!("/jobs/{id}/errors/{group}")).text();
     let items = one.split("Items, one a line").nth(1).unwrap();

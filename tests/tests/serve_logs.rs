@@ -21,6 +21,15 @@ def run(mini_batch):
         time.sleep(0.05)
     return mini_batch
 "#;
+/// The same, and then it fails.
+const FAILS: &str = r#"
+import os, time
+
+def run(mini_batch):
+    while not os.path.exists(os.environ["GO"]):
+        time.sleep(0.05)
+    raise ValueError("no luck")
+"#;
 
 /// A job that runs, its logs, and a server.
 struct Running {
@@ -32,7 +41,11 @@ struct Running {
 
 impl Running {
     fn start() -> (Live, Self) {
-        let job = Job::new(WAITS).with_files(1).with_runtime_folder();
+        Self::with(WAITS)
+    }
+
+    fn with(script: &str) -> (Live, Self) {
+        let job = Job::new(script).with_files(1).with_runtime_folder();
         let go = job.path("go").display().to_string();
         let job = job.with("environment_variables", serde_json::json!({ "GO": go }));
         let (file, id_file) = (job.write_job_file(), job.path("id"));
@@ -143,12 +156,15 @@ fn a_stream_of_logs_says_what_it_cannot_follow() {
     let below = format!("/api/v1/jobs/{}/events", running.id);
     let nine = "&path=a".repeat(9);
     for (query, status, why) in [
-        ("types=odd", 400, "none of status, log, end"),
+        ("types=odd", 400, "none of status, statistics, error"),
         ("types=log", 400, "needs path, or kind and node"),
         ("types=log&kind=stdout", 400, "needs path, or kind and node"),
         ("types=log&kind=odd&node=0", 400, "none of result"),
         ("types=log&path=none.txt", 404, "none.txt"),
+        ("types=log&path=none.txt&path=none.txt", 404, "none.txt"),
         ("path=job_result.txt", 400, "add log to types"),
+        ("parts=shares", 400, "add statistics to types"),
+        ("types=statistics&parts=odd", 400, "none of timeline"),
         (&format!("types=log{nine}"), 400, "8 logs are the most"),
     ] {
         is_refused(&running.web.get(&format!("{below}?{query}")), status, why);
@@ -160,6 +176,111 @@ fn a_stream_of_logs_says_what_it_cannot_follow() {
     is_refused(&many, 400, "32 the most");
     fs::write(running.job.path("go"), "").unwrap();
     program.wait().expect_completed();
+}
+
+#[test]
+fn a_stream_tells_what_comes_of_errors_and_nodes_and_how_the_job_ended() {
+    let (program, running) = Running::with(FAILS);
+    let below = format!("/api/v1/jobs/{}/events", running.id);
+    let types = "types=status,statistics,error,mini_batch_failed,node,end&parts=recent,running";
+    let mut events = running.events(&format!("{below}?{types}"), None);
+    assert_eq!(events.next().unwrap().1, "status");
+    fs::write(running.job.path("go"), "").unwrap();
+    let rest: Vec<_> = events.map(|(_, name, data)| (name, data)).collect();
+    drop(program.wait());
+    let of = |wanted: &str| {
+        rest.iter().filter(|(name, _)| name == wanted).map(|(_, data)| data).collect::<Vec<_>>()
+    };
+    let statistics = of("statistics");
+    assert!(!statistics.is_empty(), "{rest:?}");
+    for one in statistics {
+        assert!(
+            one["as_of"].is_string() && one["recent"].is_array() && one.get("timeline").is_none(),
+            "{one}"
+        );
+    }
+    let error = *of("error").last().unwrap();
+    assert_eq!(
+        (&error["category"], &error["mini_batches_lost"]),
+        (&"ValueError".into(), &1.into()),
+        "{rest:?}"
+    );
+    let failed = of("mini_batch_failed");
+    assert_eq!(failed.len(), 1, "{rest:?}");
+    assert_eq!((&failed[0]["index"], &failed[0]["status"]), (&0.into(), &"RUN_EXCEPTION".into()));
+    let (last, end) = rest.last().unwrap();
+    let now = running.web.get(&format!("/api/v1/jobs/{}", running.id)).json(200);
+    assert_eq!(
+        (&**last, &end["mini_batches"]["failed"], &end["complete"]),
+        ("end", &1.into(), &false.into())
+    );
+    for key in ["job_id", "state", "reason", "ended_at", "output"] {
+        assert_eq!(end[key], now[key], "{key}");
+    }
+    assert!(end["ended_at"].is_string(), "{end}");
+}
+
+#[test]
+fn logs_are_listed_folder_by_folder_or_by_what_they_are() {
+    let (program, running) = Running::start();
+    running.say("process007.stdout.txt", "one\ntwo\nthree\n");
+    let below = format!("/api/v1/jobs/{}", running.id);
+    let list = |query: &str| running.web.get(&format!("{below}/logs?{query}")).json(200);
+    let paths = |list: &Value| -> Vec<String> {
+        list["value"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(paths(&list("")).contains(&"user/".to_owned()));
+    assert!(
+        !paths(&list("")).iter().any(|path| path.trim_end_matches('/').contains('/')),
+        "one folder alone"
+    );
+    let nodes = list("prefix=user/stdout/");
+    assert_eq!(
+        (paths(&nodes), &nodes["value"][0]["node_id"]),
+        (vec!["user/stdout/0/".to_owned()], &0.into())
+    );
+    assert_eq!((&nodes["value"][0]["bytes"], &nodes["total"]), (&Value::Null, &1.into()));
+    let name = "user/stdout/0/process007.stdout.txt";
+    let chosen = list("kind=stdout&kind=error&node=0&process=process007");
+    assert_eq!(paths(&chosen), [name]);
+    let log = &chosen["value"][0];
+    assert_eq!(
+        (&log["kind"], &log["process"], &log["growing"]),
+        (&"stdout".into(), &"process007".into(), &true.into())
+    );
+    assert!(log["bytes"].as_u64().unwrap() >= 14 && log["modified_at"].is_string(), "{log}");
+    assert_eq!(paths(&list("delimiter=/&kind=stdout")), ["user/"]);
+    assert!(paths(&list("delimiter=none")).contains(&name.to_owned()));
+    // Page by page the same.
+    (0..5).for_each(|number| running.say(&format!("own{number}.stdout.txt"), "x"));
+    let own = "delimiter=none&prefix=user/stdout/0/own";
+    let (all, mut found, mut cursor) = (paths(&list(own)), Vec::new(), String::new());
+    loop {
+        let page = list(&format!("{own}&limit=2{cursor}"));
+        found.extend(paths(&page));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!((found.len(), found), (5, all));
+    let matches = |query: &str| running.web.get(&format!("{below}/log-search?q=three&{query}")).json(200);
+    assert_eq!(matches("kind=stdout")["matches"][0]["path"], name);
+    assert_eq!(matches("kind=stderr")["matches"], Value::Array(vec![]));
+    let lines = running.web.get(&format!("{below}/log-lines?path={name}&around=9&bytes=8")).json(200);
+    assert_eq!((texts(&lines), &lines["lines"][0]["offset"]), (vec!["three"], &8.into()), "{lines}");
+    for (path, why) in [
+        ("logs?kind=odd", "none of result, error"),
+        ("logs?node=x", "not the number of a node"),
+        ("logs?delimiter=-", "neither / nor none"),
+        ("logs?prefix=..%2F", "not how the name of a log begins"),
+        ("log-lines?path=job_error.txt&at=0&around=0", "at says already"),
+    ] {
+        is_refused(&running.web.get(&format!("{below}/{path}")), 400, why);
+    }
+    let kept = running.web.get(&format!("{below}/logs/{name}?download=1"));
+    assert!(kept.header("content-disposition").unwrap().starts_with("attachment"), "{kept:?}");
+    fs::write(running.job.path("go"), "").unwrap();
+    program.wait().expect_completed();
+    assert_eq!(list("kind=result")["value"][0]["growing"], false);
 }
 
 #[test]

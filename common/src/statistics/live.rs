@@ -36,6 +36,8 @@ super::record::record! {
         pub run_us: u64,
         /// Making the argument of `run()`, microseconds.
         pub load_us: u64,
+        /// Whether the mini-batch got its outcome with it.
+        pub is_outcome: bool,
     }
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Room,
-    Storage, StorageError, StorageErrorKind, Version, Writer,
+    FolderListing, GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned,
+    PutMode, Room, Storage, StorageError, StorageErrorKind, Version, Writer,
 };
 use crate::calls::{Called, Calls, OK, UnderWay};
 
@@ -40,6 +41,26 @@ impl CountedStorage {
         let ended = call.await;
         under_way.is(result(&ended));
         ended
+    }
+
+    fn count_listing<T: Send + 'static>(
+        &self,
+        listing: BoxStream<'static, Result<T, StorageError>>,
+    ) -> BoxStream<'static, Result<T, StorageError>> {
+        let state = (listing, Some(self.begin("list")));
+        stream::unfold(state, |(mut listing, mut under_way)| async move {
+            let next = listing.next().await;
+            match (&next, &mut under_way) {
+                (None, Some(call)) => call.is(OK),
+                (Some(Err(_)), Some(call)) => {
+                    call.is(next.as_ref().map_or(OK, result));
+                    under_way = None;
+                }
+                _ => {}
+            }
+            Some((next?, (listing, under_way)))
+        })
+        .boxed()
     }
 }
 
@@ -87,21 +108,11 @@ impl Storage for CountedStorage {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Listing {
-        let under_way = self.begin("list");
-        let state = (self.inner.list(prefix, after), Some(under_way));
-        stream::unfold(state, |(mut listing, mut under_way)| async move {
-            let next = listing.next().await;
-            match (&next, &mut under_way) {
-                (None, Some(call)) => call.is(OK),
-                (Some(Err(_)), Some(call)) => {
-                    call.is(next.as_ref().map_or(OK, result));
-                    under_way = None;
-                }
-                _ => {}
-            }
-            Some((next?, (listing, under_way)))
-        })
-        .boxed()
+        self.count_listing(self.inner.list(prefix, after))
+    }
+
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
+        self.count_listing(self.inner.list_folder(prefix, after))
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {

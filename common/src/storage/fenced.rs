@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, future, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Reach, Room,
-    Storage, StorageError, StorageErrorKind, Use, Version, Writer,
+    FolderEntry, FolderListing, GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign,
+    Presigned, PutMode, Reach, Room, Storage, StorageError, StorageErrorKind, Use, Version, Writer,
 };
 
 /// A store, and which of its objects may be used. Of what is listed those are left out that may not be read.
@@ -68,6 +68,16 @@ impl Storage for FencedStorage {
         let may_be_read =
             move |object: &ObjectMeta| future::ready(fence.check(&object.key, Use::Read).is_ok());
         self.inner.list(prefix, after).try_filter(may_be_read).boxed()
+    }
+
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
+        if let Err(error) = self.check(prefix, Use::Read) {
+            return stream::iter([Err(error)]).boxed();
+        }
+        let fence = self.clone();
+        let may_be_read =
+            move |entry: &FolderEntry| future::ready(fence.check(entry.key(), Use::Read).is_ok());
+        self.inner.list_folder(prefix, after).try_filter(may_be_read).boxed()
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {

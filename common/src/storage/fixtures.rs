@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Room,
-    Storage, StorageError, StorageErrorKind, Version, Writer,
+    FolderListing, GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned,
+    PutMode, Room, Storage, StorageError, StorageErrorKind, Version, Writer, folders_of,
 };
 
 /// What a test does at the calls of a store.
@@ -103,6 +103,9 @@ impl<H: Hooks> Storage for Hooked<H> {
             })
         };
         stream::once(listing).try_flatten().boxed()
+    }
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
+        folders_of(self.list(prefix, ""), prefix, after)
     }
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
         self.before("head", key).await?;

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
 #[cfg(feature = "fleet")]
@@ -213,6 +214,25 @@ impl ObjectMeta {
     }
 }
 
+/// What stands in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FolderEntry {
+    /// A folder in it: what the keys of its objects begin with, with the `/` at the end. A store that is itself a folder may have empty ones.
+    Folder(String),
+    /// An object.
+    Object(ObjectMeta),
+}
+
+impl FolderEntry {
+    /// The key, or what keys begin with.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Folder(key) => key,
+            Self::Object(object) => &object.key,
+        }
+    }
+}
+
 /// What of an object is read.
 #[derive(Debug, Clone, Default)]
 pub struct GetOptions {
@@ -263,6 +283,9 @@ pub struct Presigned {
 /// Objects, sorted bytewise by key.
 pub type Listing = BoxStream<'static, Result<ObjectMeta, StorageError>>;
 
+/// Objects and folders, sorted bytewise by key.
+pub type FolderListing = BoxStream<'static, Result<FolderEntry, StorageError>>;
+
 /// A store of objects.
 ///
 /// Reads give whole buffers: what a store gives back is checked before a caller sees it, and read again when it is
@@ -295,6 +318,10 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// The objects whose keys start with `prefix` (a folder ending in `/`, or empty) and are greater than `after`, which
     /// may be empty. A store of any size tells a part at a time.
     fn list(&self, prefix: &str, after: &str) -> Listing;
+
+    /// What stands in the folder `prefix` itself (it ends in `/`, or is empty) with keys greater than `after`, which may be empty: the objects
+    /// there, and the folders, whatever is in them. A server of objects is asked once for each 1,000 of them.
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing;
 
     /// Size and version of an object.
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError>;
@@ -338,6 +365,29 @@ pub trait Storage: Debug + Display + Send + Sync {
 
     /// What there is room for, as far as the store tells.
     async fn room(&self) -> Result<Room, StorageError>;
+}
+
+/// What stands in the folder `prefix` itself, behind `after`, of a store that lists all that is below it: the sorted objects are told
+/// by the folders they are in.
+fn folders_of(listing: Listing, prefix: &str, after: &str) -> FolderListing {
+    let (prefix, after, mut last) = (prefix.to_owned(), after.to_owned(), String::new());
+    let entry = move |object: ObjectMeta| {
+        let below = object.key.strip_prefix(&prefix).and_then(|below| below.split_once('/'));
+        let entry = match below {
+            Some((name, _)) => FolderEntry::Folder(format!("{prefix}{name}/")),
+            None => FolderEntry::Object(object),
+        };
+        let is_new = *entry.key() > *after && entry.key() != last;
+        entry.key().clone_into(&mut last);
+        std::future::ready(is_new.then_some(Ok(entry)))
+    };
+    let mut entry = entry;
+    listing
+        .filter_map(move |listed| match listed {
+            Ok(object) => entry(object),
+            Err(error) => std::future::ready(Some(Err(error))),
+        })
+        .boxed()
 }
 
 /// An object being written piece by piece. Dropping it without `finish` leaves nothing behind.

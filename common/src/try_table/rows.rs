@@ -1,5 +1,7 @@
 //! The rows of the table of tries, in blocks of tries that have their node in common.
 
+use serde_bytes::ByteBuf;
+
 use crate::message_pack;
 use crate::mini_batch::MiniBatchIndex;
 use crate::segment::{ErrorDetail, Printed, ProcessRef, TryStatus};
@@ -44,6 +46,9 @@ record! {
         pub group: String,
         /// Where in the logs of its process what it printed is, where that is known.
         pub printed: Option<Printed>,
+        /// The descriptor of the mini-batch, to name its items: in the table of troubled ones, of an outcome that failed or lacks items;
+        /// else empty.
+        pub descriptor: ByteBuf,
     }
 }
 

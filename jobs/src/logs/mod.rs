@@ -1,20 +1,22 @@
 //! The logs of a job: which there are, one of them piece by piece, text in them, and all of what its processes say, line by line.
 
 pub mod archive;
+mod listed;
+mod named;
 mod search;
 mod tail;
 
 use bytes::Bytes;
 use prs_common::layout;
-use prs_common::statistics;
-use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt, is_valid_key};
-use prs_common::try_table;
+use prs_common::storage::{StorageErrorKind, StorageExt, is_valid_key};
 
 use self::tail::file_of;
 use crate::failure::Failure;
 use crate::homes::JobHome;
 use crate::records::Log;
 
+pub use self::listed::{LogCursor, LogPage, all, page};
+pub use self::named::{LogChoice, LogKind, LogName, log_kinds};
 pub use self::search::{LogMatch, LogMatches, LogQuery, SearchCursor, search};
 pub use self::tail::{LogTail, Tell};
 
@@ -56,19 +58,7 @@ impl<'a> LogFile<'a> {
 
 /// The logs that there are.
 pub async fn list(home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
-    let listed = home.storage().list_all(layout::LOGS).await;
-    let listed = listed.map_err(home.cannot("list the logs"))?;
-    if listed.is_empty() {
-        // No job, or one whose logs are not there yet.
-        home.record().await?;
-    }
-    let view = |object: ObjectMeta| {
-        let file = object.key.strip_prefix(layout::LOGS).unwrap_or(&object.key).to_owned();
-        // Statistics and the table of tries stand among the logs, and are for programs.
-        let is_for_programs = file.starts_with(statistics::FOLDER) || file.starts_with(try_table::FOLDER);
-        (!is_for_programs).then_some(Log { file, bytes: object.size })
-    };
-    Ok(listed.into_iter().filter_map(view).collect())
+    all(home, &LogChoice::default()).await
 }
 
 /// Of each process that had errors: these, then what it wrote.

@@ -11,9 +11,10 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde::{Deserialize, Serialize};
 
-use super::list;
+use super::{LogChoice, all, find};
 use crate::failure::Failure;
 use crate::homes::JobHome;
+use crate::records::Log;
 
 /// Bytes that a call reads, and how long it takes, at most.
 const MOST: (u64, Duration) = (64 << 20, Duration::from_secs(5));
@@ -41,12 +42,8 @@ pub struct LogQuery {
     pub limit: usize,
     /// The one log to search.
     pub path: Option<String>,
-    /// What the names of the logs begin with.
-    pub prefix: Option<String>,
-    /// Those of a node.
-    pub node_id: Option<u32>,
-    /// Those of processes of this name.
-    pub process: Option<String>,
+    /// The logs to search.
+    pub choice: LogChoice,
 }
 
 /// Where a search goes on.
@@ -227,13 +224,12 @@ fn rank(file: &str) -> u8 {
 }
 
 impl LogQuery {
-    fn is_in(&self, file: &str) -> bool {
-        let parts: Vec<&str> = file.split('/').collect();
-        let (name, folders) = parts.split_last().map_or(("", &[][..]), |(name, folders)| (*name, folders));
-        self.path.as_ref().is_none_or(|path| path == file)
-            && self.prefix.as_ref().is_none_or(|prefix| file.starts_with(prefix.as_str()))
-            && self.node_id.is_none_or(|node| folders.contains(&node.to_string().as_str()))
-            && self.process.as_ref().is_none_or(|process| name.split('.').next() == Some(process.as_str()))
+    /// The logs that are searched.
+    async fn logs(&self, home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
+        let Some(path) = &self.path else { return all(home, &self.choice).await };
+        let log = find(home, path).await?;
+        let of = Log { file: log.name().to_owned(), bytes: log.size().await? };
+        Ok(if self.choice.fits(&of.file) { vec![of] } else { Vec::new() })
     }
 }
 
@@ -244,12 +240,9 @@ pub async fn search(
     cursor: Option<SearchCursor>,
 ) -> Result<LogMatches, Failure> {
     let needle = Needle::new(query)?;
-    let mut files: Vec<(u8, String, u64)> = list(home)
-        .await?
-        .into_iter()
-        .filter(|log| log.bytes > 0 && query.is_in(&log.file))
-        .map(|log| (rank(&log.file), log.file, log.bytes))
-        .collect();
+    let logs = query.logs(home).await?.into_iter();
+    let mut files: Vec<(u8, String, u64)> =
+        logs.filter(|log| log.bytes > 0).map(|log| (rank(&log.file), log.file, log.bytes)).collect();
     files.sort_unstable();
     let mut answer = LogMatches {
         total_bytes: files.iter().map(|(_, _, bytes)| bytes).sum(),
@@ -374,18 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_chosen_by_their_names() {
-        let of = |change: fn(&mut LogQuery)| {
-            let mut query = query("x");
-            change(&mut query);
-            ["user/stdout/3/process001.stdout.txt", "user/stderr/3/process002.stderr.txt", "job_error.txt"]
-                .map(|file| query.is_in(file))
-        };
-        assert_eq!(of(|_| {}), [true, true, true]);
-        assert_eq!(of(|query| query.node_id = Some(3)), [true, true, false]);
-        assert_eq!(of(|query| query.process = Some("process001".into())), [true, false, false]);
-        assert_eq!(of(|query| query.prefix = Some("user/stderr/".into())), [false, true, false]);
-        assert_eq!(of(|query| query.path = Some("job_error.txt".into())), [false, false, true]);
-        assert!(rank("user/error/0/process000.txt") < rank("user/stdout/0/process000.stdout.txt"));
+    fn what_tells_of_errors_is_read_first() {
+        let files =
+            ["user/error/0/process000.txt", "job_error.txt", "user/stdout/0/process000.stdout.txt", "sys/a"];
+        assert!(files.map(rank).is_sorted(), "{files:?}");
     }
 }

@@ -4,12 +4,15 @@
 //! all parts that can have what is wanted are read at once, the order is exact; else it is exact within those that are read
 //! together, and these come in the order of the least that they can have.
 
+use std::collections::HashSet;
+
 use prs_common::try_table::{Extent, Row};
+use prs_orchestrator::JobRecord;
 use serde::{Deserialize, Serialize};
 
 use super::found::FoundTry;
 use super::parts;
-use super::wanted::Wanted;
+use super::wanted::{State, Wanted};
 use crate::failure::Failure;
 use crate::homes::JobHome;
 
@@ -25,6 +28,15 @@ pub struct Cursor {
     until: Option<(u64, usize)>,
     /// Rows of them that earlier pages had.
     skip: usize,
+}
+
+/// A page of mini-batches that failed or lack items.
+#[derive(Debug, Default)]
+pub struct LostPage {
+    /// The outcomes, and where the next page begins.
+    pub page: TryPage,
+    /// The other tries of them that stand in the parts that were read.
+    pub before: Vec<FoundTry>,
 }
 
 /// A page.
@@ -47,11 +59,35 @@ pub struct TryPage {
 /// The page of what is `wanted` that begins at a cursor.
 pub async fn list(
     home: &dyn JobHome,
+    record: &JobRecord,
     wanted: &Wanted,
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<TryPage, Failure> {
-    let Some(directory) = parts::directory(home).await? else { return Ok(TryPage::default()) };
+    Ok(found(home, record, wanted, cursor, (limit, false)).await?.page)
+}
+
+/// The page of the mini-batches that are wanted, which failed or lack items, with their tries before the last as far as they stand in what is
+/// read for it anyhow.
+pub async fn lost(
+    home: &dyn JobHome,
+    record: &JobRecord,
+    wanted: &Wanted,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<LostPage, Failure> {
+    let wanted = Wanted { states: vec![State::Lacking], ..wanted.clone() };
+    found(home, record, &wanted, cursor, (limit, true)).await
+}
+
+async fn found(
+    home: &dyn JobHome,
+    record: &JobRecord,
+    wanted: &Wanted,
+    cursor: Option<Cursor>,
+    (limit, with_others): (usize, bool),
+) -> Result<LostPage, Failure> {
+    let Some(directory) = parts::directory(home, record).await? else { return Ok(LostPage::default()) };
     let which = wanted.which();
     let extents = directory.extents(which).iter().enumerate();
     let mut fitting: Vec<((u64, usize), &Extent)> = extents
@@ -63,14 +99,16 @@ pub async fn list(
     let (begin, end) = chosen(&fitting, &cursor);
     let numbered: Vec<(usize, &Extent)> =
         fitting[begin..end].iter().map(|((_, number), extent)| (*number, *extent)).collect();
-    let read = parts::read(home, which, &numbered).await?;
+    let read = parts::read(home, record, which, &numbered).await?;
     let complete = !directory.lacks_rows && read.iter().all(Option::is_some);
-    let mut rows: Vec<(_, FoundTry)> = Vec::new();
+    let (mut rows, mut others): (Vec<(_, FoundTry)>, Vec<FoundTry>) = (Vec::new(), Vec::new());
     for mut block in read.into_iter().flatten().flatten() {
         let all: Vec<Row> = std::mem::take(&mut block.rows);
         for row in all {
             if wanted.has(&block, &row) {
                 rows.push((wanted.order.key(&row), FoundTry::new(&block, row)));
+            } else if with_others && !row.is_outcome && row.has_failed() {
+                others.push(FoundTry::new(&block, row));
             }
         }
     }
@@ -84,15 +122,18 @@ pub async fn list(
     } else {
         None
     };
-    let tries = rows.into_iter().skip(cursor.skip).take(limit).map(|(_, found)| found).collect();
-    Ok(TryPage {
+    let tries: Vec<_> = rows.into_iter().skip(cursor.skip).take(limit).map(|(_, found)| found).collect();
+    let of_page: HashSet<u64> = tries.iter().map(|one| one.index).collect();
+    others.retain(|one| of_page.contains(&one.index));
+    let page = TryPage {
         tries,
         next,
         parts: (numbered.len(), fitting.len()),
         order_is_exact: begin == 0 && end == fitting.len(),
         complete,
         as_of_us: Some(directory.written_us),
-    })
+    };
+    Ok(LostPage { page, before: others })
 }
 
 /// The parts that are read together for a page: from one to before another.

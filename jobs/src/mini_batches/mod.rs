@@ -17,7 +17,7 @@ mod parts;
 mod wanted;
 
 pub use self::found::{CSV_COLUMNS, FoundTry, Range};
-pub use self::list::{Cursor, TryPage, list};
+pub use self::list::{Cursor, LostPage, TryPage, list, lost};
 pub use self::narrowed::{Told, narrowed, open_ranges, under_way};
 pub use self::one::{OneMiniBatch, RUNS_IN, known};
 pub use self::wanted::{Order, State, Wanted};

@@ -19,6 +19,8 @@ pub enum State {
     Short,
     /// Those that succeeded.
     Succeeded,
+    /// Those that failed for good or lack items.
+    Lacking,
     /// All with an outcome.
     All,
 }
@@ -117,7 +119,8 @@ impl Wanted {
 
     /// The table that has all of them: that of troubled ones is short, whatever the job's size.
     pub(super) fn which(&self) -> Which {
-        let is_troubled = |state: &State| matches!(state, State::Failed | State::Retried | State::Short);
+        let is_troubled =
+            |state: &State| matches!(state, State::Failed | State::Retried | State::Short | State::Lacking);
         let by_state = !self.states.is_empty() && self.states.iter().all(is_troubled);
         let by_status = !self.statuses.is_empty() && !self.statuses.contains(&TryStatus::RunDone);
         if by_state || by_status || !self.groups.is_empty() { Which::Troubled } else { Which::All }
@@ -147,6 +150,7 @@ impl Wanted {
         let is_in = |state: &State| match state {
             State::Failed => row.has_failed(),
             State::Short => is_short,
+            State::Lacking => row.has_failed() || is_short,
             // In the table of troubled ones, a success that lacks nothing had failed before; that of all is looked into where all that
             // succeeded are wanted, too.
             State::Retried => !row.has_failed() && (!is_short || row.number > 1),
@@ -190,6 +194,7 @@ mod tests {
             (wanted(|of| of.states = vec![State::Failed, State::Short]), Which::Troubled),
             (wanted(|of| of.states = vec![State::Failed, State::Succeeded]), Which::All),
             (wanted(|of| of.states = vec![State::Retried]), Which::Troubled),
+            (wanted(|of| of.states = vec![State::Lacking]), Which::Troubled),
             (wanted(|of| of.groups = vec!["abc".to_owned()]), Which::Troubled),
             (wanted(|of| of.statuses = vec![TryStatus::RunTimeout]), Which::Troubled),
             (wanted(|of| of.statuses = vec![TryStatus::RunTimeout, TryStatus::RunDone]), Which::All),

@@ -8,6 +8,8 @@ use prs_orchestrator::job::errors::{ErrorGroup, Example};
 use prs_orchestrator::report::group_id_of;
 use serde::{Deserialize, Serialize};
 
+use crate::mini_batches::FoundTry;
+
 /// The errors of a job; of one that has not ended, those so far.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -34,7 +36,7 @@ pub struct DistinctError {
     /// Id of the group of its tries, the same in every start of the job; null where they are of no mini-batch.
     pub group: Option<String>,
     /// How the tries ended: `RUN_EXCEPTION`, `RUN_TIMEOUT`, ...; `RUN_DONE` where only items are missing.
-    status: String,
+    pub status: String,
     /// Class of the exception, or what stands for it.
     category: String,
     /// The message of the example.
@@ -44,11 +46,11 @@ pub struct DistinctError {
     /// The last line of the user's code in it; null where none is known.
     frame: Option<Frame>,
     /// How many tries; of `init()`, how many processes; of lost nodes, how many nodes.
-    tries: u64,
+    pub tries: u64,
     /// Mini-batches whose items are missing because of it.
-    mini_batches_lost: u64,
+    pub mini_batches_lost: u64,
     /// Those items.
-    items_lost: u64,
+    pub items_lost: u64,
     /// The nodes that had it.
     nodes: Vec<u32>,
     /// One of the tries.
@@ -99,6 +101,35 @@ pub struct FailedMiniBatch {
     items_missing: Option<u64>,
     /// Its tries that failed, the first one first.
     tries: Vec<FailedTry>,
+}
+
+impl FailedMiniBatch {
+    /// Of its `tries` that failed, and its items; nothing where there is no try. The last try tells what is missing.
+    pub(crate) fn of(tries: Vec<FoundTry>, input: Option<String>, items: Vec<Item>) -> Option<Self> {
+        let last = tries.last()?;
+        Some(Self {
+            mini_batch_id: last.id.clone(),
+            minibatch_index: last.index,
+            input,
+            items,
+            items_total: Some(last.items),
+            items_missing: Some(last.items.saturating_sub(last.succeeded_items)),
+            tries: tries.into_iter().map(FailedTry::from).collect(),
+        })
+    }
+}
+
+impl From<FoundTry> for FailedTry {
+    fn from(one: FoundTry) -> Self {
+        Self {
+            r#try: one.number,
+            status: one.status.to_owned(),
+            category: one.category.unwrap_or_default(),
+            message: one.message.unwrap_or_default(),
+            node_id: one.node_id,
+            process: one.process,
+        }
+    }
 }
 
 /// An item, or items that belong together.
@@ -205,12 +236,19 @@ struct TryExample {
     started_at: String,
     /// Whether its mini-batch got no other try.
     is_lost: bool,
+    /// Its traceback, as the log of its process has it; null where it is not near the beginning or the end of that.
+    traceback: Option<String>,
 }
 
 impl ErrorGroupRecord {
-    /// An error of the job `job_id`, with what its orchestrator `told` of it.
-    pub(crate) fn new(job_id: String, error: DistinctError, told: Option<&statistics::ErrorGroup>) -> Self {
-        let example = |one: &statistics::ErrorExample| TryExample {
+    /// An error of the job `job_id`, with what its orchestrator `told` of it, and the tracebacks of the examples in that.
+    pub(crate) fn new(
+        job_id: String,
+        error: DistinctError,
+        told: Option<&statistics::ErrorGroup>,
+        tracebacks: Vec<Option<String>>,
+    ) -> Self {
+        let example = |(one, traceback): (&statistics::ErrorExample, Option<String>)| TryExample {
             index: one.index,
             r#try: one.number,
             node_id: one.node_id,
@@ -218,6 +256,7 @@ impl ErrorGroupRecord {
             detail: one.detail.clone(),
             started_at: format_us(one.started_us),
             is_lost: one.is_lost,
+            traceback,
         };
         let curve = |told: &statistics::ErrorGroup| CurveRecord {
             from_at: format_us(told.curve.origin_us()),
@@ -236,7 +275,7 @@ impl ErrorGroupRecord {
                 .collect(),
             nodes_total: told.map(|told| told.nodes_total),
             curve: told.map(curve),
-            examples: told.iter().flat_map(|told| &told.examples).map(example).collect(),
+            examples: told.iter().flat_map(|told| &told.examples).zip(tracebacks).map(example).collect(),
         }
     }
 }

@@ -74,6 +74,28 @@ pub struct Log {
     pub bytes: u64,
 }
 
+/// A log of a job, or a folder of them, as a page of their list has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LogEntry {
+    /// Its name, as `prs logs JOB --file NAME` takes it; that of a folder ends in `/`.
+    pub path: String,
+    /// Of which kind it is: `result`, `error`, `progress`, `system`, `process`, `stdout`, `stderr`, `entry_script`, `perf`; null of others, and
+    /// of a folder.
+    pub kind: Option<&'static str>,
+    /// The node that wrote it, or whose logs the folder has; null where it is of none.
+    pub node_id: Option<u32>,
+    /// The process of that node; null where it is of none.
+    pub process: Option<String>,
+    /// Its size; null of a folder.
+    pub bytes: Option<u64>,
+    /// When it was written last: UTC, RFC 3339; null of a folder, and where the storage does not say.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
+    pub modified_at: Option<String>,
+    /// Whether it grows: the job has not ended, and it was written within the last minute.
+    pub growing: bool,
+}
+
 /// The workers of a fleet.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -33,8 +33,8 @@ pub use endpoints::{
 pub use errors::{DistinctError, ErrorGroupRecord, Errors, FailedItems, FailedMiniBatch, Item};
 pub use job::Job;
 pub use lists::{
-    Collected, ExpiredJob, Jobs, Leftover, Log, Logs, Removed, RemovedJob, ReportMade, Served, Submitted,
-    Workers,
+    Collected, ExpiredJob, Jobs, Leftover, Log, LogEntry, Logs, Removed, RemovedJob, ReportMade, Served,
+    Submitted, Workers,
 };
 pub use shown::Shown;
 pub(crate) use shown::Step;

@@ -5,7 +5,9 @@
 //! | `parts` | the parts of the statistics |
 //! | `nodes` | the nodes of a job, in an order |
 //! | `perf` | what its nodes used of their hosts |
+//! | `news` | what came between two looks |
 
+mod news;
 mod nodes;
 mod parts;
 mod perf;
@@ -23,6 +25,7 @@ use prs_portal::view::Published;
 use crate::failure::Failure;
 use crate::homes::JobHome;
 
+pub use self::news::{ErrorNews, News};
 pub use self::nodes::{NodeOrder, NodeRecord, RunsOnNode, nodes};
 pub use self::parts::{
     ListedTry, LogPlace, OpenRange, PARTS, Parts, PrintedSoFar, RunningMiniBatch, running, slowest, waiting,

@@ -480,7 +480,7 @@ pub struct ListedTry {
 }
 
 impl ListedTry {
-    fn of(row: &TryRow) -> Self {
+    pub(super) fn of(row: &TryRow) -> Self {
         Self {
             index: row.index,
             number: row.number,

@@ -15,9 +15,9 @@ pub const METRICS: [(&str, &str); 8] = [
     ("cpu", "percent"),
     ("memory", "bytes"),
     ("disk_read", "bytes"),
-    ("disk_written", "bytes"),
-    ("net_received", "bytes"),
-    ("net_sent", "bytes"),
+    ("disk_write", "bytes"),
+    ("net_in", "bytes"),
+    ("net_out", "bytes"),
     ("gpu", "percent"),
     ("gpu_memory", "bytes"),
 ];
@@ -174,10 +174,10 @@ fn values_of(metric: &str, host: &str, disks: &str) -> Vec<Value> {
     match metric {
         "cpu" => sums(host, is("CPU Percent"), 1.0),
         "memory" => sums(host, is("Memory Used MB"), MB),
-        "net_received" => sums(host, is("Network Received MB"), MB),
-        "net_sent" => sums(host, is("Network Sent MB"), MB),
+        "net_in" => sums(host, is("Network Received MB"), MB),
+        "net_out" => sums(host, is("Network Sent MB"), MB),
         "disk_read" => sums(disks, is("Read MB"), MB),
-        "disk_written" => sums(disks, is("Written MB"), MB),
+        "disk_write" => sums(disks, is("Written MB"), MB),
         "gpu" => {
             let is_percent = |column: &str| column.starts_with("GPU ") && column.ends_with(" Percent");
             let gpus = host

@@ -85,8 +85,11 @@ impl TryTable {
                 (row, is_troubled)
             })
             .collect();
-        let troubled: Vec<Row> =
-            rows.iter().filter(|(_, is_troubled)| *is_troubled).map(|(row, _)| row.clone()).collect();
+        let described = |(row, record): (&(Row, bool), &TryRecord)| {
+            let descriptor = record.failed.clone().filter(|_| row.0.is_outcome).unwrap_or_default();
+            row.1.then(|| Row { descriptor: descriptor.into(), ..row.0.clone() })
+        };
+        let troubled: Vec<Row> = rows.iter().zip(&index.tries).filter_map(described).collect();
         let all = rows.into_iter().map(|(row, _)| row).collect();
         for (which, rows) in [(Which::All, all), (Which::Troubled, troubled)] {
             if let Err(error) = self.append(which, index, rows)
@@ -199,7 +202,7 @@ impl Part {
 fn fitting(rows: &[Row], (room_rows, room_bytes): (u64, u64)) -> usize {
     let mut bytes = 0;
     let longer = |row: &Row| {
-        bytes += (64 + row.message.len() + row.detail.len()) as u64;
+        bytes += (64 + row.message.len() + row.detail.len() + row.descriptor.len()) as u64;
         bytes > room_bytes
     };
     let by_bytes = rows.iter().position(longer).unwrap_or(rows.len());
@@ -235,6 +238,7 @@ fn row_of(index: &SegmentIndex, record: &TryRecord, known: Known) -> Row {
         detail: record.detail.clone(),
         group,
         printed: record.printed,
+        ..Row::default()
     }
 }
 
@@ -263,6 +267,7 @@ mod tests {
             succeeded: u64::from(*succeeded),
             category: if *succeeded { String::new() } else { "ValueError".to_owned() },
             error: (!*succeeded).then_some(0),
+            failed: (!*succeeded).then(|| vec![*index as u8]),
             detail: "x".repeat(*index as usize % 50),
             ..TryRecord::default()
         };
@@ -315,6 +320,10 @@ mod tests {
         let rows: Vec<_> =
             troubled[0].rows.iter().map(|row| (row.index, row.number, row.is_outcome)).collect();
         assert_eq!(rows, [(5, 1, false), (5, 2, true), (6, 3, true)]);
+        let described: Vec<_> = troubled[0].rows.iter().map(|row| row.descriptor.to_vec()).collect();
+        assert_eq!(described, [vec![], vec![], vec![6]], "what lacks items for good says which");
+        let last = read(&table, Which::All).pop().unwrap().rows.pop().unwrap();
+        assert_eq!((last.index, last.descriptor.len()), (6, 0));
         assert_eq!(troubled[0].errors.len(), 1, "one error is explained once");
         assert_eq!(troubled[0].errors[0].0, troubled[0].rows[0].group);
     }

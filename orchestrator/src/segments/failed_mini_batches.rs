@@ -89,6 +89,12 @@ fn line(spec: &JobSpec, index: MiniBatchIndex, failures: &Failures) -> Option<Va
     }))
 }
 
+/// The input that a descriptor is of, by its position, and the items that it names, as the list has them; nothing where it is damaged.
+pub fn named_in(descriptor: &[u8]) -> Option<(usize, Vec<Value>)> {
+    let mini_batch = MiniBatch::decode(descriptor).ok()?;
+    Some((mini_batch.input as usize, items(&mini_batch)))
+}
+
 fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
     match &mini_batch.work {
         Work::Files { .. } | Work::Objects { .. } => {

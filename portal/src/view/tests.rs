@@ -135,6 +135,7 @@ fn statistics(mini_batches: u64, nodes: u32, seconds: u64, failing: u64) -> Publ
             elapsed_us: run + load,
             run_us: run,
             load_us: load,
+            is_outcome: true,
         };
         if mini_batches <= 400 {
             recent.push(row.clone());

@@ -105,14 +105,15 @@ class ServerJob(Job):
     def failed_items(self) -> list[FailedMiniBatch]:
         """The mini-batches that failed or lack items, each with its items and its tries; empty where none
         does. A job that has not ended has no such list yet: `prs.UsageError`."""
-        found = self._get("failed-items")["mini_batches"]
+        found = list(pages(self._connection, self._path("failed-items"), {}))
         if not self.status().is_final:
             raise UsageError(f"job {self._id} has not ended: its failed items are known then")
         return [FailedMiniBatch.of(one) for one in found]
 
     def errors(self) -> list[DistinctError]:
         """Its distinct errors with a traceback each, those that cost most items first; also while it runs."""
-        return [DistinctError.of(one) for one in self._get("errors")["errors"]]
+        found = [*pages(self._connection, self._path("errors"), {}), *self._get("errors")["init"]]
+        return [DistinctError.of(one) for one in found]
 
     @overload
     def logs(self) -> list[Log]: ...
@@ -123,8 +124,8 @@ class ServerJob(Job):
     def logs(self, name: str | None = None) -> list[Log] | str:
         """Which logs there are; with `name`, as that list or a message has it, the text of one."""
         if name is None:
-            listed = pages(self._connection, self._path("logs"), {})
-            return [Log(one["file"], one["bytes"]) for one in listed]
+            listed = pages(self._connection, self._path("logs"), {"delimiter": "none"})
+            return [Log(one["path"], one["bytes"]) for one in listed]
         answer = self._connection.send("GET", self._path("logs", name), headers={"Accept": "text/plain"})
         return answer.body.decode("utf-8", "replace")
 

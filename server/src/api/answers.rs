@@ -79,12 +79,12 @@ answers! {
     get "/api/v1/jobs/{job}/code": [200], Answer::Json(&["CodeFiles"]), [];
     get "/api/v1/jobs/{job}/code.tar.gz": [200], Answer::Bytes(&["application/gzip"]), [];
     get "/api/v1/jobs/{job}/code/{path}": [200], TEXT, [];
-    get "/api/v1/jobs/{job}/steps": [200], Answer::Json(&["PageOfJobObject"]), [];
+    get "/api/v1/jobs/{job}/steps": [200], Answer::Json(&["PageOfStepObject"]), [];
     get "/api/v1/jobs/{job}/report.html": [200], Answer::Bytes(&["text/html"]), [];
-    get "/api/v1/jobs/{job}/errors": [200], Answer::Json(&["Errors"]), [];
+    get "/api/v1/jobs/{job}/errors": [200], Answer::Json(&["ErrorsPage"]), [];
     get "/api/v1/jobs/{job}/errors/{group}": [200], Answer::Json(&["ErrorGroupRecord"]), [];
-    get "/api/v1/jobs/{job}/errors/{group}/items": [200], Answer::JsonOr("FailedItems", "text/plain"), [];
-    get "/api/v1/jobs/{job}/failed-items": [200], Answer::JsonOr("FailedItems", "text/plain"), [];
+    get "/api/v1/jobs/{job}/errors/{group}/items": [200], Answer::JsonOr("LostPage", "text/plain"), [];
+    get "/api/v1/jobs/{job}/failed-items": [200], Answer::JsonOr("LostPage", "text/plain"), [];
     get "/api/v1/jobs/{job}/statistics": [200, 304], Answer::Json(&["Statistics"]), ["ETag"];
     get "/api/v1/jobs/{job}/nodes": [200], Answer::Json(&["PageOfNodeRecord"]), [];
     get "/api/v1/jobs/{job}/nodes/{node_id}": [200], Answer::Json(&["NodeObject"]), [];
@@ -93,7 +93,7 @@ answers! {
     get "/api/v1/jobs/{job}/mini-batches/{index}": [200], Answer::Json(&["MiniBatch"]), [];
     get "/api/v1/jobs/{job}/tries": [200], Answer::JsonOr("TriesPage", "text/csv"), [];
     get "/api/v1/jobs/{job}/events": [200], STREAM, [];
-    get "/api/v1/jobs/{job}/logs": [200], Answer::Json(&["PageOfLog"]), [];
+    get "/api/v1/jobs/{job}/logs": [200], Answer::Json(&["PageOfLogEntry"]), [];
     get "/api/v1/jobs/{job}/logs/{path}": [200, 206, 304], Answer::Bytes(&["text/plain", "application/octet-stream"]), ["ETag"];
     get "/api/v1/jobs/{job}/log-lines": [200], Answer::Json(&["Window"]), [];
     get "/api/v1/jobs/{job}/log-search": [200], Answer::Json(&["LogSearch"]), [];
@@ -276,8 +276,8 @@ mod tests {
     use prs_jobs::intake::DryRun;
     use prs_jobs::preview::Preview;
     use prs_jobs::records::{
-        AzureJob, CreatedToken, Deployment, ErrorGroupRecord, Errors, FailedItems, Log, Registered,
-        RegisteredName, Shown, Token, Versioned,
+        AzureJob, CreatedToken, Deployment, ErrorGroupRecord, LogEntry, Registered, RegisteredName, Shown,
+        Token, Versioned,
     };
     use prs_jobs::servers::ServerView;
     use prs_jobs::statistics::NodeRecord;
@@ -289,8 +289,8 @@ mod tests {
     use crate::api::job_object::JobObject;
     use crate::api::jobs::{Cancel, JobsPage, Page};
     use crate::api::{
-        azure, change, code, endpoints, fleet, logs, management, mini_batches, outputs, packing, received,
-        registry, service, statistics, tokens, uploads,
+        azure, change, code, endpoints, errors, fleet, logs, management, mini_batches, outputs, packing,
+        received, registry, service, statistics, steps, tokens, uploads,
     };
     use crate::auth::Principal;
 
@@ -336,9 +336,9 @@ mod tests {
         let mut answers = settings
             .with(|settings| settings.definitions_path = "/components/schemas".into())
             .into_generator();
-        add!(answers: JobsPage<'_>, WholeJob, Page<WholeJob>, DryRun, packing::ToSend, packing::KeptOut, Versioned<Shown>, code::Files,
-            Versioned<Errors>, Versioned<ErrorGroupRecord>, Versioned<FailedItems>, statistics::Statistics, Page<NodeRecord>,
-            statistics::Hosts, statistics::NodeObject, mini_batches::TriesPage, mini_batches::MiniBatch, Page<Log>, logs::Window, logs::LogSearch,
+        add!(answers: JobsPage<'_>, WholeJob, Page<steps::StepObject>, DryRun, packing::ToSend, packing::KeptOut, Versioned<Shown>, code::Files,
+            Versioned<errors::ErrorsPage>, Versioned<ErrorGroupRecord>, Versioned<errors::LostPage>, statistics::Statistics, Page<NodeRecord>,
+            statistics::Hosts, statistics::NodeObject, mini_batches::TriesPage, mini_batches::MiniBatch, Page<LogEntry>, logs::Window, logs::LogSearch,
             Page<outputs::OutputFile>, Versioned<Preview>, Page<endpoints::Shown>, Page<Versioned<Deployment>>, AzureJob,
             azure::AzurePage, management::AzureObject, management::AzureOperation, uploads::MissingBlobs, Page<RegisteredName>, Page<Versioned<Registered>>, registry::WithUses,
             Page<fleet::Target>, Page<prs_jobs::fleet::WorkerView>, Page<ServerView>, fleet::Draining, Page<Token>, CreatedToken, Page<AuditLine>,
@@ -441,8 +441,6 @@ mod tests {
     fn records_are_those_that_commands_print() {
         let schemas = schemas();
         for (name, file) in [
-            ("Errors", include_str!("../../../docs/schema/errors.json")),
-            ("FailedItems", include_str!("../../../docs/schema/failed-items.json")),
             ("Shown", include_str!("../../../docs/schema/shown.json")),
             ("EndpointInUse", include_str!("../../../docs/schema/endpoint.json")),
             ("Deployment", include_str!("../../../docs/schema/deployment.json")),

@@ -13,6 +13,11 @@ use crate::problem::{ALL, Problem};
 
 const LIMIT: (&str, &str) = ("limit", "entries of a page, 1 to 500 [50]");
 const VERSION: (&str, &str) = ("api-version", "any");
+const LOG_KIND: (&str, &str) = (
+    "kind",
+    "logs of a kind: result, error, progress, system, process, stdout, stderr, entry_script or perf; several: any of them",
+);
+const LOG_NODE: (&str, &str) = ("node", "logs of a node; several: any of them");
 const CURSOR: (&str, &str) = ("cursor", "next_cursor of the page before");
 
 macro_rules! routes {
@@ -64,12 +69,14 @@ routes! {
     get "/api/v1/jobs/{job}/code", "read", [], "The files of the code that it ran last.";
     get "/api/v1/jobs/{job}/code.tar.gz", "read", [], "All of that code.";
     get "/api/v1/jobs/{job}/code/{path}", "read", [], "A file of it as text, at most 2 MiB.";
-    get "/api/v1/jobs/{job}/steps", "read", [], "The jobs of the steps of a pipeline, as far as they began.";
+    get "/api/v1/jobs/{job}/steps", "read", [], "The steps of a pipeline: what each is, needs and brings, with its job once it has begun.";
     get "/api/v1/jobs/{job}/report.html", "read", [], "The page about it as one file.";
-    get "/api/v1/jobs/{job}/errors", "read", [], "Its distinct errors, those that cost most first.";
-    get "/api/v1/jobs/{job}/errors/{group}", "read", [], "One of them: when and where its tries ran, and three of these.";
-    get "/api/v1/jobs/{job}/errors/{group}/items", "read", [], "The mini-batches that it cost; with Accept: text/plain one item a line.";
-    get "/api/v1/jobs/{job}/failed-items", "read", [], "The mini-batches of which items are missing; with Accept: text/plain one item a line.";
+    get "/api/v1/jobs/{job}/errors", "read", [
+        ("sort", "-lost, -tries or -last_at [-lost]"), ("lost", "true: those that cost mini-batches"), LIMIT, CURSOR
+    ], "Its distinct errors, those of processes that did not start, and what is not told apart.";
+    get "/api/v1/jobs/{job}/errors/{group}", "read", [], "One of them: when and where its tries ran, and three of these with their tracebacks.";
+    get "/api/v1/jobs/{job}/errors/{group}/items", "read", [LIMIT, CURSOR], "The mini-batches that it cost, with their items; with Accept: text/plain all items, one a line.";
+    get "/api/v1/jobs/{job}/failed-items", "read", [LIMIT, CURSOR], "The mini-batches of which items are missing; with Accept: text/plain all items, one a line.";
     get "/api/v1/jobs/{job}/statistics", "read", [
         ("parts", "timeline, activity, durations, plan_map, slowest, recent, running, shares, nodes; several with commas [all but nodes]")
     ], "What it did over time, as its orchestrator publishes it; each part says its resolution.";
@@ -79,7 +86,7 @@ routes! {
     get "/api/v1/jobs/{job}/nodes/{node_id}", "read", [], "One of its nodes, with its processes and where their logs are.";
     get "/api/v1/jobs/{job}/perf", "read", [
         ("node", "the number of a node; all without it"),
-        ("metric", "cpu, memory, disk_read, disk_written, net_received, net_sent, gpu, gpu_memory; several with commas [all]"),
+        ("metric", "cpu, memory, disk_read, disk_write, net_in, net_out, gpu, gpu_memory; several with commas [all]"),
         ("from", "since: RFC 3339, or 15m, 6h"), ("to", "until"), ("points", "of a series, at most 500 [120]")
     ], "What its nodes used of their hosts: points of time, least, mean, most.";
     get "/api/v1/jobs/{job}/mini-batches", "read", [
@@ -97,27 +104,33 @@ routes! {
         ("sort", "index, -seconds, started_at or -started_at [index]"), LIMIT, CURSOR
     ], "The tries of its mini-batches; with Accept: text/csv all that fit, as processed_mini-batches.csv has them.";
     get "/api/v1/jobs/{job}/events", "read", [
-        ("types", "status, log, end; several with commas [status]"), ("path", "a log that is followed, as it grows; at most 8"),
-        ("kind", "logs of this kind, of a node: result, error, stdout, stderr, system, perf or progress"), ("node", "the number of a node")
-    ], "Server-sent events of the job: status with the job where it changed, log with lines of a log, gap with the range of bytes that a log left out, end after the last one. With Last-Event-ID logs continue where the client stopped.";
-    get "/api/v1/jobs/{job}/logs", "read", [("q", "part of the name"), ("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its logs.";
+        ("types", "status, statistics, error, mini_batch_failed, node, log, end; several with commas [status]"),
+        ("parts", "parts of the statistics, as /statistics takes them"), ("path", "a log that is followed, as it grows; at most 8"),
+        LOG_KIND, LOG_NODE, ("process", "logs of a process; several: any of them"), ("prefix", "beginning of the names of logs")
+    ], "Server-sent events of the job: status with the job where it changed, statistics at most every 2 s, error, mini_batch_failed and node with what came since, log with lines of a log, gap with the range of bytes that a log left out, end with the job after the last one. With Last-Event-ID logs continue where the client stopped.";
+    get "/api/v1/jobs/{job}/logs", "read", [
+        ("prefix", "a folder, or the beginning of the names"), ("delimiter", "/: logs and folders of one folder, none: all logs below it [/; none with one of the filters that follow]"),
+        ("q", "part of the name"), LOG_KIND, LOG_NODE, ("process", "logs of a process; several: any of them"), LIMIT, CURSOR
+    ], "Lists its logs, and the folders that they are in.";
     get "/api/v1/jobs/{job}/logs/{path}", "read", [("tail", "bytes at its end, at most 4194304"), ("download", "true: as a file to keep")], "A log, or a range of it.";
     get "/api/v1/jobs/{job}/log-lines", "read", [
-        ("path", "the log"), ("at", "where the window begins, bytes; or end [0]"), ("bytes", "its size, at most 262144 [65536]")
+        ("path", "the log"), ("at", "where the window begins, bytes; or end [0]"), ("around", "a byte that it has in its middle"), ("bytes", "its size, at most 262144 [65536]")
     ], "Lines of a log, each with where it begins.";
     get "/api/v1/jobs/{job}/log-search", "read", [
         ("q", "what to look for, 1 to 200 letters"), ("regex", "true: q is a pattern"), ("case", "true: capital letters are told from small ones"),
-        ("path", "one log"), ("prefix", "beginning of the names"), ("node", "those of a node"), ("process", "those of a process"),
+        ("path", "one log"), ("prefix", "beginning of the names"), LOG_KIND, LOG_NODE, ("process", "logs of a process; several: any of them"),
         ("context", "lines around a match, at most 5 [0]"), ("limit", "matches, at most 200 [50]"), CURSOR
     ], "Lines of its logs with a text in them. A call reads 64 MiB or 5 s at most, and says how much it has read.";
-    get "/api/v1/jobs/{job}/outputs", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists the files of its output.";
+    get "/api/v1/jobs/{job}/outputs", "read", [
+        ("prefix", "beginning of the name"), ("output", "the name of an output of the job; default, and score of a deployment, is all of it [default]"), LIMIT, CURSOR
+    ], "Lists the files of its output, or of one of its outputs.";
     get "/api/v1/jobs/{job}/outputs/{path}", "read", [], "A file of its output, or a range of it.";
     get "/api/v1/jobs/{job}/result", "read", [], "Its result file, or a range of it.";
     get "/api/v1/jobs/{job}/output-preview", "read", [
         ("path", "a file of its output [the result]"), ("from", "start or end [start]"), ("rows", "at most 500 [20]")
     ], "The first or the last rows of a file of its output; 256 KiB of it are looked at.";
     get "/api/v1/jobs/{job}/logs.tar.gz", "read", [
-        ("kind", "result, error, stdout, stderr, system, perf or progress; several: any of them"), ("node", "those of a node")
+        LOG_KIND, LOG_NODE, ("process", "logs of a process; several: any of them"), ("prefix", "beginning of the names")
     ], "Its logs as one archive, 2 GiB at most.";
     get "/api/v1/events", "read", [("types", "job")], "What changes in the list of jobs, as server-sent events: job with the job as a list has it, gone with its id.";
     get "/api/v1/endpoints", "any", [LIMIT, CURSOR], "Lists batch endpoints; with a token of the role invoke those that it names.";

@@ -386,7 +386,7 @@ pub(crate) async fn one(
             while ticks.changed().await.is_ok() {
                 let tick = Arc::clone(&ticks.borrow_and_update());
                 let Some(seen) = tick.seen.as_deref() else { continue };
-                let now = JobObject::with(seen, tick.live.as_deref());
+                let now = JobObject::with(seen, tick.statistics.live.as_ref());
                 let is_so = seen.result.state.is_final() || (for_what == "changed" && now.steady() != before);
                 if is_so {
                     return Some(now);
@@ -483,27 +483,6 @@ pub(crate) async fn spec(
         return Ok(([(CONTENT_TYPE, "application/yaml")], file.text()).into_response());
     }
     Ok(Json(Versioned::from(file.record())).into_response())
-}
-
-/// `GET /jobs/{job}/steps`.
-pub(crate) async fn steps(
-    _: MayRead,
-    State(app): State<App>,
-    Path(id): Path<String>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.check(&[])?;
-    let (home, seen) = app.seen(&id).await?;
-    let mut steps = Vec::new();
-    if seen.record.pipeline.is_some() {
-        let found = homes::steps_of(&home.called(), &app.whereabouts).await;
-        for step in found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))? {
-            let seen = step.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
-            steps.push(JobObject::of(&seen).whole());
-        }
-    }
-    let total = Some(steps.len() as u64);
-    Ok(Json(Page { value: steps, next_cursor: None, total, as_of: format_us(now_us()) }).into_response())
 }
 
 /// `GET /jobs/{job}/report.html`, also among the pages.

@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use axum::response::sse::Event;
 use futures_util::{StreamExt, stream};
+use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::Failure;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::job_object::JobSummary;
 use crate::app::App;
 use crate::index::{Snapshot, Summary};
-use crate::live::{LATE, Late, PING, Permit, Watcher, bye};
+use crate::live::{LATE, Late, Permit, Watcher, answer, bye};
 
 /// Between two looks at the list.
 const LOOK: Duration = Duration::from_secs(2);
@@ -27,6 +27,8 @@ struct State {
     watcher: Watcher,
     /// The jobs as they were told, by their ids; nothing before the first look.
     told: Option<HashMap<String, Arc<Summary>>>,
+    /// When the list was seen last, or asked for first, microseconds since the Unix epoch.
+    seen_us: u64,
     is_stale: bool,
     has_ended: bool,
     next: Instant,
@@ -42,6 +44,7 @@ pub(crate) fn events_of_jobs(app: App, watcher: Watcher, permit: Permit) -> Resp
         app,
         watcher,
         told: None,
+        seen_us: now_us(),
         is_stale: false,
         has_ended: false,
         next: now,
@@ -52,11 +55,7 @@ pub(crate) fn events_of_jobs(app: App, watcher: Watcher, permit: Permit) -> Resp
         let events = state.next().await?;
         Some((stream::iter(events.into_iter().map(Ok::<_, Infallible>)), state))
     });
-    let keep_alive = KeepAlive::new().interval(PING).text("ping");
-    let mut response = Sse::new(events.flatten()).keep_alive(keep_alive).into_response();
-    // A proxy that collects answers would keep the events.
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    answer(events.flatten())
 }
 
 impl State {
@@ -80,12 +79,13 @@ impl State {
             Ok(snapshot) => snapshot,
             Err(failure) => {
                 let was_stale = std::mem::replace(&mut self.is_stale, true);
-                let stale = || {
-                    Event::default().event("stale").data(json!({ "cause": failure.to_string() }).to_string())
-                };
-                return Some(if was_stale { Vec::new() } else { vec![stale()] });
+                let since = format_us(self.seen_us);
+                let data = json!({ "since": since, "cause": failure.to_string() });
+                let stale = Event::default().event("stale").data(data.to_string());
+                return Some(if was_stale { Vec::new() } else { vec![stale] });
             }
         };
+        self.seen_us = now_us();
         let mut events = Vec::new();
         if std::mem::replace(&mut self.is_stale, false) {
             events.push(Event::default().event("fresh").data("{}"));

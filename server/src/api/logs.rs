@@ -6,9 +6,10 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use prs_common::storage::is_valid_key;
 use prs_jobs::FailureKind;
 use prs_jobs::homes::{self, Home};
-use prs_jobs::logs::{self, LogFile, LogMatches, LogQuery};
+use prs_jobs::logs::{self, LogChoice, LogCursor, LogFile, LogKind, LogMatches, LogQuery, log_kinds};
 use prs_jobs::records::Log;
 use serde::Serialize;
 
@@ -58,22 +59,51 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&["q", "prefix", "limit", "cursor"])?;
-    let (limit, query, prefix) = (params.limit()?, params.one("q")?, params.one("prefix")?);
+    params.check(&["q", "prefix", "delimiter", "kind", "node", "process", "limit", "cursor"])?;
+    let limit = params.limit()?;
+    let wanted = LogChoice { text: params.one("q")?.unwrap_or_default().to_owned(), ..choice(&params)? };
+    let is_flat = match params.one("delimiter")? {
+        // Who looks for logs looks for them wherever they are.
+        None => !wanted.is_filter(),
+        Some("/") => true,
+        Some("none") => false,
+        Some(other) => return Err(bad("delimiter", format_args!("{other:?} is neither / nor none"))),
+    };
     let of = format!("logs of {id}?{}", params.without(&["limit", "cursor"]));
-    let after: Option<String> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let begins: Option<LogCursor> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let is_first = begins.is_none();
     let home = home(&app, &id).await?;
-    let mut found = all(&home).await?;
-    found.retain(|log| {
-        query.is_none_or(|query| log.file.contains(query))
-            && prefix.is_none_or(|prefix| log.file.starts_with(prefix))
-    });
-    let total = Some(found.len() as u64);
-    found.retain(|log| after.as_ref().is_none_or(|after| log.file > *after));
-    let has_more = found.len() > limit;
-    found.truncate(limit);
-    let next_cursor = found.last().filter(|_| has_more).map(|log| cursor::write(&of, &log.file));
-    Ok(Page::now(found, next_cursor, total).answer(&params))
+    let page = logs::page(&*home, &wanted, is_flat, begins, limit).await;
+    let page = page.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let next_cursor = page.next.as_ref().map(|next| cursor::write(&of, next));
+    let total = (is_first && next_cursor.is_none()).then_some(page.entries.len() as u64);
+    Ok(Page::now(page.entries, next_cursor, total).answer(&params))
+}
+
+/// The logs that a request chooses by where they are, by their kinds, nodes and processes; of each of these it may name several.
+pub(crate) fn choice(params: &Params) -> Result<LogChoice, Problem> {
+    let kind = |word: &&str| {
+        let known = LogKind::parse(word);
+        known.ok_or_else(|| bad("kind", format_args!("{word:?} is none of {}", log_kinds())))
+    };
+    let node = |text: &&str| {
+        text.parse().map_err(|_| bad("node", format_args!("{text:?} is not the number of a node")))
+    };
+    let prefix = params.one("prefix")?.unwrap_or_default().to_owned();
+    let folder = prefix.trim_end_matches('/');
+    if !folder.is_empty() && !is_valid_key(folder)
+        || prefix.ends_with("//")
+        || folder.is_empty() && !prefix.is_empty()
+    {
+        return Err(bad("prefix", format_args!("{prefix:?} is not how the name of a log begins")));
+    }
+    Ok(LogChoice {
+        kinds: params.all("kind").iter().map(kind).collect::<Result<_, _>>()?,
+        nodes: params.all("node").iter().map(node).collect::<Result<_, _>>()?,
+        processes: params.texts("process"),
+        prefix,
+        text: String::new(),
+    })
 }
 
 /// `GET /jobs/{job}/logs/{path}`.
@@ -123,12 +153,14 @@ pub(crate) struct Line {
 pub(crate) enum At {
     /// At the first line that begins here or later.
     Byte(u64),
+    /// So that half of it lies before this byte.
+    Around(u64),
     /// So that it ends where the log ends.
     End,
 }
 
 impl At {
-    /// As the parameter `at` says.
+    /// As the parameters `at` and `around` say.
     pub(crate) fn parse(params: &Params) -> Result<Option<Self>, Problem> {
         let parse = |text: &str| match text {
             "end" => Ok(Self::End),
@@ -137,7 +169,12 @@ impl At {
                 .map(Self::Byte)
                 .map_err(|_| bad("at", format_args!("{text:?} is neither a number of bytes nor end"))),
         };
-        params.one("at")?.map(parse).transpose()
+        let at = params.one("at")?.map(parse).transpose()?;
+        let around = params.value("around", "a number of bytes")?.map(Self::Around);
+        if at.is_some() && around.is_some() {
+            return Err(bad("around", "at says already where the window begins"));
+        }
+        Ok(at.or(around))
     }
 }
 
@@ -147,6 +184,7 @@ pub(crate) async fn window(log: &LogFile<'_>, at: At, bytes: u64) -> Result<Wind
     let total = log.size().await.map_err(failed)?;
     let from = match at {
         At::Byte(from) => from.min(total),
+        At::Around(byte) => byte.saturating_sub(bytes / 2).min(total),
         At::End => total.saturating_sub(bytes),
     };
     // One byte more in front tells whether a line begins here.
@@ -202,7 +240,7 @@ pub(crate) async fn lines(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params.check(&["path", "at", "bytes"])?;
+    params.check(&["path", "at", "around", "bytes"])?;
     let path = params.one("path")?.ok_or_else(|| bad("path", "it is missing: name a log"))?;
     let bytes = params.number("bytes", (1, WINDOW.1))?.unwrap_or(WINDOW.0);
     let at = At::parse(&params)?.unwrap_or(At::Byte(0));
@@ -223,9 +261,7 @@ pub(crate) fn log_query(params: &Params) -> Result<LogQuery, Problem> {
         context: params.number("context", (0, SEARCH.0))?.unwrap_or(0) as usize,
         limit: params.number("limit", (1, SEARCH.1))?.unwrap_or(50) as usize,
         path: params.one("path")?.map(str::to_owned),
-        prefix: params.one("prefix")?.map(str::to_owned),
-        node_id: params.value("node", "the number of a node")?,
-        process: params.one("process")?.map(str::to_owned),
+        choice: choice(params)?,
     })
 }
 
@@ -239,7 +275,10 @@ pub(crate) async fn matches(
     let of = format!("search in logs of {id}?{}", params.without(&["limit", "cursor", "context"]));
     let begins = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
     let found = logs::search(&**home, query, begins).await;
-    let found = found.map_err(|failure| Problem::of(&failure, Kind::BAD_PARAMETER))?;
+    let found = found.map_err(|failure| match (failure.kind, &query.path) {
+        (FailureKind::NotFound, Some(path)) => absent(path),
+        _ => Problem::of(&failure, Kind::BAD_PARAMETER),
+    })?;
     let next = found.next.as_ref().map(|next| cursor::write(&of, next));
     Ok((found, next))
 }
@@ -260,8 +299,9 @@ pub(crate) async fn search(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Response, Problem> {
-    params
-        .check(&["q", "regex", "case", "context", "limit", "path", "prefix", "node", "process", "cursor"])?;
+    params.check(&[
+        "q", "regex", "case", "context", "limit", "path", "prefix", "kind", "node", "process", "cursor",
+    ])?;
     let query = log_query(&params)?;
     let _place = app.counts.search(who.id())?;
     let home = home(&app, &id).await?;

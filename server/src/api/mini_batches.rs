@@ -105,7 +105,7 @@ pub(crate) struct MiniBatch {
     detail: String,
     /// Where it runs now, as far as nodes tell: several where a copy runs beside it.
     running: Vec<RunningMiniBatch>,
-    /// Its items, where items of it are missing and the list of these is not too long.
+    /// Its items, where items of it are missing; null where none is, and where an older prs ran it.
     items: Option<Vec<Item>>,
     /// Its tries that have ended, the first one first.
     tries: Vec<TriedOnce>,
@@ -298,7 +298,7 @@ pub(crate) async fn of_job(
     }
     wanted.states =
         Of::ALL.into_iter().filter(|(word, _)| states.contains(word)).map(|(_, state)| state).collect();
-    let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
+    let page = list(&*home, &record, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
     Ok(answer(&of, &params, page))
 }
 
@@ -314,12 +314,12 @@ pub(crate) async fn tries(
     let (limit, wanted) = (params.limit()?, wanted(&params)?);
     let of = listed("tries", &id, &params);
     let begins = begins(&params, &of)?;
-    let (home, _) = with_tries(&app, &id).await?;
+    let (home, record) = with_tries(&app, &id).await?;
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/csv") {
-        return Ok(csv(home, wanted, begins));
+        return Ok(csv(home, record, wanted, begins));
     }
-    let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
+    let page = list(&*home, &record, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
     Ok(answer(&of, &params, page))
 }
 
@@ -340,17 +340,17 @@ fn answer(of: &str, params: &Params, page: TryPage) -> Response {
 }
 
 /// All of the tries as CSV, a piece for each few parts.
-fn csv(home: Home, wanted: Wanted, begins: Option<Cursor>) -> Response {
-    let state = Some((home, wanted, begins, true));
+fn csv(home: Home, record: JobRecord, wanted: Wanted, begins: Option<Cursor>) -> Response {
+    let state = Some((home, record, wanted, begins, true));
     let pieces = futures_util::stream::try_unfold(state, |state| async move {
-        let Some((home, wanted, begins, is_first)) = state else { return Ok(None) };
-        let page = list(&*home, &wanted, begins, CSV_ROWS).await.map_err(|failure| {
+        let Some((home, record, wanted, begins, is_first)) = state else { return Ok(None) };
+        let page = list(&*home, &record, &wanted, begins, CSV_ROWS).await.map_err(|failure| {
             tracing::warn!(%failure, "a table of tries breaks off");
             std::io::Error::other(failure.to_string())
         })?;
         let mut text = if is_first { CSV_COLUMNS.to_owned() } else { String::new() };
         page.tries.iter().for_each(|one| one.push_csv(&mut text));
-        let next = page.next.map(|next| (home, wanted, Some(next), false));
+        let next = page.next.map(|next| (home, record, wanted, Some(next), false));
         Ok::<_, std::io::Error>(Some((bytes::Bytes::from(text), next)))
     });
     ([(CONTENT_TYPE, "text/csv; charset=utf-8")], axum::body::Body::from_stream(pieces)).into_response()

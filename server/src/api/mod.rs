@@ -20,6 +20,7 @@
 //! | `preview` | the first or the last rows of a file of its output |
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
+//! | `steps` | the steps of a pipeline |
 //! | `audit` | who changed what |
 //! | `tokens` | tokens: list, create, revoke |
 //! | `servers` | the servers behind this one |
@@ -67,6 +68,7 @@ pub(crate) mod registry;
 pub(crate) mod servers;
 mod service;
 pub(crate) mod statistics;
+mod steps;
 pub(crate) mod submit;
 pub(crate) mod tokens;
 mod uploads;
@@ -136,7 +138,7 @@ pub(crate) fn router(sizes: &Sizes) -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/code", get(code::list)))
         .merge(at("/api/v1/jobs/{job}/code.tar.gz", get(code::archive)))
         .merge(at("/api/v1/jobs/{job}/code/{*path}", get(code::one)))
-        .merge(at("/api/v1/jobs/{job}/steps", get(jobs::steps)))
+        .merge(at("/api/v1/jobs/{job}/steps", get(steps::steps)))
         .merge(at("/api/v1/jobs/{job}/report.html", get(jobs::report)))
         .merge(at("/api/v1/jobs/{job}/errors", get(errors::list)))
         .merge(at("/api/v1/jobs/{job}/errors/{group}", get(errors::group)))

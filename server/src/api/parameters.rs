@@ -3,6 +3,7 @@
 use prs_common::ledger::JobState;
 use prs_common::segment::TryStatus;
 use prs_jobs::fleet::WORKER_STATES;
+use prs_jobs::logs::LogKind;
 use prs_jobs::mini_batches::Order;
 use prs_jobs::statistics::NodeOrder;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use super::Route;
 use super::answers::{Answer, success, takes};
 use super::azure::is_of_azure;
 use super::azure_objects::OfAzure;
+use super::events::TYPES;
 use super::jobs::{GROUPS, SORTS};
 use super::registry::KINDS;
 
@@ -22,7 +24,8 @@ pub(super) fn is_required(path: &str, name: &str) -> bool {
 /// Whether a parameter may stand several times.
 pub(super) fn is_repeatable(path: &str, name: &str) -> bool {
     let several: &[&str] = match path.rsplit('/').next().unwrap_or_default() {
-        "events" => &["path", "kind"],
+        "events" => &["path", "parts", "kind", "node", "process"],
+        "logs" | "log-search" | "logs.tar.gz" => &["kind", "node", "process"],
         "jobs" => &["state", "name", "q", "target", "endpoint", "deployment", "submitted_by", "tag"],
         "mini-batches" | "tries" => &["node", "process", "group", "status"],
         "workers" => &["target", "state", "job"],
@@ -77,6 +80,7 @@ pub(super) fn of_query(path: &str, name: &str) -> Value {
             | "live"
             | "download"
             | "regex"
+            | "lost"
             | "case"
             | "archived"
             | "yes"
@@ -88,16 +92,23 @@ pub(super) fn of_query(path: &str, name: &str) -> Value {
         ("workers", "state") => words(WORKER_STATES),
         ("mini-batches", "state") => words(super::mini_batches::states()),
         ("jobs", "sort") => with_reverse(&SORTS),
+        ("errors", "sort") => words(super::errors::SORTS),
         ("nodes", "sort") => words(NodeOrder::ALL.map(|(word, _)| word)),
         (_, "sort") => words(Order::ALL.map(|(word, _)| word)),
         (_, "status") => words(TryStatus::ALL.map(TryStatus::as_str)),
         (_, "wait_for") => words(["ended", "changed"]),
-        (_, "output") => words(["keep", "remove"]),
+        ("{job}", "output") => words(["keep", "remove"]),
         ("output-preview", "from") => words(["start", "end"]),
         ("events", "types") if path.contains("{job}") => {
-            json!({ "type": "string", "pattern": "^(status|log|end)(,(status|log|end)){0,2}$" })
+            let types = TYPES.join("|");
+            json!({ "type": "string", "pattern": format!("^({types})(,({types}))*$") })
         }
         ("events", "types") => words(["job"]),
+        ("logs" | "logs.tar.gz" | "log-search" | "events", "kind") => {
+            words(LogKind::ALL.map(LogKind::as_str))
+        }
+        ("logs", "delimiter") => words(["/", "none"]),
+        ("log-lines", "around") => number(0, 1 << 50),
         ("log-search", "q") => json!({ "type": "string", "minLength": 1, "maxLength": 200 }),
         _ => json!({ "type": "string" }),
     }

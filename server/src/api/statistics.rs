@@ -12,6 +12,7 @@ use prs_jobs::homes::Home;
 use prs_jobs::statistics::{
     METRICS, NodeOrder, NodeRecord, PARTS, Parts, Series, Window, nodes, perf, published, published_parts,
 };
+use prs_portal::view::Published;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -77,33 +78,41 @@ pub(crate) async fn statistics(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&["parts"])?;
-    let mut wanted = words(&params, "parts", &PARTS)?;
-    if wanted.is_empty() {
-        wanted = PARTS.into_iter().filter(|part| *part != "nodes").collect();
-    }
+    let wanted = wanted_parts(&params)?;
     let home = home(&app, &id).await?;
     let record = home.record().await.map_err(|failure| refused(&failure))?;
     let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
     let Some(live) = &published.live else { return Err(none()) };
-    let all = Statistics {
-        as_of: format_us(live.written_us),
-        incarnation: live.incarnation,
-        parts: Parts::of(&published, &wanted),
-    };
-    let tag = format!(
-        "W/\"{}.{}.{}\"",
-        live.incarnation,
-        live.written_us,
-        short_checksum(wanted.join(",").as_bytes())
-    );
+    let parts = short_checksum(wanted.join(",").as_bytes());
+    let tag = format!("W/\"{}.{}.{parts}\"", live.incarnation, live.written_us);
     if conditional::has(&headers, &tag) {
         return Ok(conditional::answer(&headers, &tag, ()));
     }
-    let mut answer = json!(all);
-    if let Value::Object(keys) = &mut answer {
+    let told = told(&published, &wanted).ok_or_else(none)?;
+    Ok(conditional::answer(&headers, &tag, Json(told)))
+}
+
+/// The parts that a request names, or those that are given where it names none.
+pub(super) fn wanted_parts(params: &Params) -> Result<Vec<String>, Problem> {
+    let named = words(params, "parts", &PARTS)?;
+    let all = PARTS.into_iter().filter(|part| *part != "nodes");
+    let wanted = if named.is_empty() { all.collect() } else { named };
+    Ok(wanted.into_iter().map(str::to_owned).collect())
+}
+
+/// These parts of what is published; nothing where nothing is.
+pub(super) fn told(published: &Published, wanted: &[String]) -> Option<Value> {
+    let live = published.live.as_ref()?;
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let mut told = json!(Statistics {
+        as_of: format_us(live.written_us),
+        incarnation: live.incarnation,
+        parts: Parts::of(published, &wanted),
+    });
+    if let Value::Object(keys) = &mut told {
         keys.retain(|key, _| wanted.contains(&key.as_str()) || !PARTS.contains(&key.as_str()));
     }
-    Ok(conditional::answer(&headers, &tag, Json(answer)))
+    Some(told)
 }
 
 /// `GET /jobs/{job}/nodes`.

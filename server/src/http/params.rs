@@ -120,9 +120,13 @@ impl Params {
         self.all(name).into_iter().map(str::to_owned).collect()
     }
 
-    /// The value of `name`, true or false.
+    /// The value of `name`, true or false, or 1 or 0 for them.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
-        Ok(self.value(name, "true or false")?.unwrap_or(false))
+        match self.one(name)? {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
+            Some(other) => Err(bad(name, format_args!("{other:?} is not true or false"))),
+        }
     }
 
     /// The number `name` between `least` and `most`.
@@ -207,6 +211,11 @@ mod tests {
     fn values_have_a_form() {
         let params = Params::parse("limit=0&flag=yes&n=7&since=2d&until=2026-11-21T12:00:00Z&x=soon");
         assert!(params.limit().is_err() && params.flag("flag").is_err());
+        let flags = Params::parse("a=1&b=true&c=0&d=false");
+        assert_eq!(
+            ["a", "b", "c", "d", "e"].map(|name| flags.flag(name).unwrap()),
+            [true, true, false, false, false]
+        );
         assert_eq!(params.number("n", (0, 10)).unwrap(), Some(7));
         let day = 86_400_000_000;
         assert_eq!(params.moment("since", 3 * day).unwrap(), Some(day));

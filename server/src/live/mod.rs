@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prs_common::statistics::Live;
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Seen};
 use prs_jobs::looks::Looks;
 use prs_jobs::report::{facts_again, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
-use prs_portal::view::{Chrome, Due, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, NodesPage, sort_errors};
+use prs_portal::view::{
+    Chrome, Due, ERROR_ORDERS, ErrorsPage, GraphPage, JobPage, NodesPage, Published, sort_errors,
+};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -26,7 +27,7 @@ use crate::http::rates::{Limits, Places};
 use crate::metrics::{Metrics, STREAMS};
 
 pub(crate) use logs::{LogWatches, News, Readers};
-pub(crate) use stream::{PING, Permit, Streams, Watcher, bye, events};
+pub(crate) use stream::{Permit, Streams, Watcher, answer, bye, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,8 +47,8 @@ pub(crate) struct Tick {
     pub(crate) at_us: u64,
     /// The job; the last that was seen where nothing can be seen now, nothing before the first look.
     pub(crate) seen: Option<Arc<Seen>>,
-    /// What its orchestrator said last; nothing where it never did.
-    pub(crate) live: Option<Arc<Live>>,
+    /// What its orchestrator published last.
+    pub(crate) statistics: Arc<Published>,
     /// The parts of its page, HTML.
     pub(crate) parts: BTreeMap<&'static str, Arc<str>>,
     /// The title of its page.
@@ -158,14 +159,14 @@ async fn look(
         };
         renders.observe(began.elapsed().as_secs_f64());
         let (news, is_last) = match seen {
-            Ok((seen, live, title, parts)) => {
+            Ok((seen, statistics, title, parts)) => {
                 let is_last = seen.result.state.is_final();
                 let news = away(&seen).map_or(Ok(()), Err).map(|()| Tick {
                     number,
                     at_us: now_us(),
                     is_last,
                     seen: Some(Arc::new(seen)),
-                    live: live.map(Arc::new),
+                    statistics: Arc::new(statistics),
                     parts: shared(&before, parts),
                     title,
                     stale: None,
@@ -217,13 +218,13 @@ fn away(seen: &Seen) -> Option<String> {
 /// The parts of a page, by their names.
 type NamedParts = Vec<(&'static str, String)>;
 
-/// The job now, what its orchestrator said last, the title of its page and the parts that are due.
+/// The job now, what its orchestrator published last, the title of its page and the parts that are due.
 async fn see(
     looks: &mut Looks,
     id: &str,
     (whereabouts, code_lines): (&Whereabouts, &CodeLines),
     due: Due,
-) -> Result<(Seen, Option<Live>, String, NamedParts), Failure> {
+) -> Result<(Seen, Published, String, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
     let (seen, mut facts) = facts_again(looks, &*home, whereabouts, false, Some(("/jobs/", ""))).await?;
@@ -243,7 +244,7 @@ async fn see(
         }
         parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), false).part()));
     }
-    Ok((seen, facts.statistics.live.take(), title, parts))
+    Ok((seen, facts.statistics, title, parts))
 }
 
 /// All parts: those that did not change, or were not due, as they were.

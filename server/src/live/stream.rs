@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{Stream, StreamExt, stream};
 use prometheus_client::metrics::gauge::Gauge;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::tokens::Tokens;
@@ -19,9 +20,11 @@ use crate::http::rates::HeldPlace;
 use crate::problem::{Kind, Problem};
 
 /// Between two signs of life on a stream that says nothing.
-pub(crate) const PING: Duration = Duration::from_secs(15);
+const PING: Duration = Duration::from_secs(15);
 /// Between two looks whether the watcher's token is taken still.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// What a client waits before it comes again where its connection broke.
+const BROKEN: Duration = Duration::from_secs(3);
 /// What a client waits before it comes again, at least and at most, milliseconds: not all at once.
 const COMES_AGAIN: (u64, u64) = (1000, 4000);
 
@@ -70,6 +73,11 @@ pub(crate) trait Streams: Send + 'static {
     /// Waits for events between the looks. May be dropped and called again.
     fn more(&mut self) -> impl Future<Output = Vec<Event>> + Send {
         std::future::pending()
+    }
+
+    /// What is said with the end of the job, JSON.
+    fn end(&self, _: &Tick) -> String {
+        "{}".to_owned()
     }
 
     /// The events that are left once the job has ended.
@@ -148,11 +156,16 @@ pub(crate) fn events<S: Streams>(
         let events = state.next().await?;
         Some((stream::iter(events.into_iter().map(Ok::<_, Infallible>)), state))
     });
-    let events = futures_util::StreamExt::flatten(events);
-    let mut response =
-        Sse::new(events).keep_alive(KeepAlive::new().interval(PING).text("ping")).into_response();
+    answer(events.flatten())
+}
+
+/// These events as an answer. The first thing that is said is when a client comes again whose connection broke.
+pub(crate) fn answer(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let first = stream::iter([Ok(Event::default().retry(BROKEN))]);
+    let keep_alive = KeepAlive::new().interval(PING).text("ping");
+    let mut response = Sse::new(first.chain(events)).keep_alive(keep_alive).into_response();
     // A proxy that collects answers would keep the events.
-    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
@@ -200,7 +213,7 @@ impl<S: Streams> State<S> {
             if tick.stale.is_none() {
                 events.extend(self.told.last().await);
             }
-            events.push(Event::default().event("end").data("{}"));
+            events.push(Event::default().event("end").data(self.told.end(&tick)));
         }
         Some(events)
     }

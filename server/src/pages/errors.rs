@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Html;
-use prs_jobs::error_groups::lost_by;
+use prs_jobs::error_groups::{LostItems, lost_items};
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::report;
 use prs_portal::view::{ERROR_ITEMS, ERROR_ORDERS, ErrorPage, ErrorsPage, Facts, sort_errors};
@@ -58,12 +58,16 @@ pub(crate) async fn one(
         let home = Box::pin(homes::at_work_of(home, &seen.record, &id, &app.whereabouts));
         let home = home.await.map_err(refused)?;
         let record = home.record().await.map_err(refused)?;
-        lost_by(&*home, &record, &group).await.map_err(refused)?
+        lost_items(&*home, &record, Some(&group), None, ERROR_ITEMS).await.map_err(refused)?
     } else {
-        Vec::new()
+        LostItems::default()
     };
-    let all = lost.iter().map(|mini_batch| mini_batch.items.len() as u64).sum();
-    let items = lost.iter().flat_map(|mini_batch| &mini_batch.items).take(ERROR_ITEMS).map(line).collect();
+    let listed: u64 = lost.mini_batches.iter().map(|mini_batch| mini_batch.items.len() as u64).sum();
+    // Each of the others has one item at least.
+    let others = error.lost.saturating_sub(lost.mini_batches.len() as u64);
+    let all = listed + if lost.next.is_some() { others } else { 0 };
+    let items = lost.mini_batches.iter().flat_map(|mini_batch| &mini_batch.items);
+    let items = items.take(ERROR_ITEMS).map(line).collect();
     let may_submit = who.role.allows(Role::Submit);
     Ok(Html(ErrorPage::new(&facts, &app.chrome, error, (items, all), may_submit).html()))
 }

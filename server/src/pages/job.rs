@@ -221,7 +221,7 @@ impl Newer {
 
 impl Streams for Newer {
     fn events(&mut self, tick: &Tick) -> Vec<Event> {
-        let ended = tick.live.as_ref().map_or(0, |live| live.ended());
+        let ended = tick.statistics.live.as_ref().map_or(0, |live| live.ended());
         if ended <= self.told || tick.number < self.again_at {
             return Vec::new();
         }

@@ -95,9 +95,11 @@ pub(crate) async fn list(
     let ended = job.published.live.as_ref().map_or(counts.succeeded + counts.failed, |live| live.ended());
     let mut notes = Vec::new();
     let table = told.map(|told| table_of(told, &job, &id, &wanted, &mut notes));
-    let page = match &table {
-        Some(_) => TryPage { complete: true, ..TryPage::default() },
-        None => list_tries(&*home, &wanted, begins, ROWS).await.map_err(|failure| refused(&failure))?,
+    let page = if table.is_some() {
+        TryPage { complete: true, ..TryPage::default() }
+    } else {
+        let page = list_tries(&*home, &job.seen.record, &wanted, begins, ROWS).await;
+        page.map_err(|failure| refused(&failure))?
     };
     if table.is_some() {
         // The statistics say themselves when they are of.

@@ -49,6 +49,7 @@ pub use run_folder::RunFolder;
 pub use scripts::{DEPLOYMENT, HOLDS, NAMES};
 pub use sealed::sealed;
 pub use servers::Redis;
+pub use servers::s3::{LISTS_ALL, LISTS_FOLDER};
 pub use simulated::{Simulated, Simulation};
 pub use simulated_fleet::SimulatedFleet;
 pub use table::{Row, parse_csv};

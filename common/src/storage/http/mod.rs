@@ -21,8 +21,8 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode, Reach, Room,
-    Storage, StorageError, StorageErrorKind, Version, Writer,
+    FolderListing, GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, Presign, Presigned,
+    PutMode, Reach, Room, Storage, StorageError, StorageErrorKind, Version, Writer, folders_of,
 };
 use crate::dataset::http_url::{FOLDER, key_shown, lists};
 
@@ -147,6 +147,10 @@ impl Storage for HttpStorage {
         });
         let behind = move |object: &ObjectMeta| std::future::ready(object.key > after);
         pages.try_flatten().try_filter(behind).boxed()
+    }
+
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
+        folders_of(self.list(prefix, ""), prefix, after)
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {

@@ -32,9 +32,9 @@ use self::writer::LocalWriter;
 use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
-    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode,
-    Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key,
-    is_valid_prefix,
+    FolderEntry, FolderListing, GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload,
+    Presign, Presigned, PutMode, Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer,
+    is_valid_key, is_valid_prefix,
 };
 use crate::host_name;
 
@@ -233,13 +233,35 @@ fn read_range(mut file: &File, range: &Range<u64>, size: u64, buffers: &Buffers)
     Ok(buffers.share(bytes))
 }
 
+/// All objects in a folder and below.
 fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
+    for entry in entries_of(folder, key)? {
+        match entry {
+            FolderEntry::Object(object) => found.push(object),
+            FolderEntry::Folder(below) => collect(&folder.join(&below[key.len()..]), &below, found)?,
+        }
+    }
+    Ok(())
+}
+
+/// What stands in the folder `prefix` below `root`, to which no link leads.
+fn entries(root: &Path, prefix: &str) -> io::Result<Vec<FolderEntry>> {
+    if no_links::leads_to_folder(root, prefix)? {
+        entries_of(&root.join(prefix), prefix)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+/// What stands in a folder, whose objects have keys that begin with `key`.
+fn entries_of(folder: &Path, key: &str) -> io::Result<Vec<FolderEntry>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(());
+            return Ok(Vec::new());
         }
         entries => entries?,
     };
+    let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
@@ -249,16 +271,16 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
             continue;
         }
         if kind.is_dir() {
-            collect(&entry.path(), &format!("{key}/"), found)?;
+            found.push(FolderEntry::Folder(format!("{key}/")));
         } else if kind.is_file() {
             match entry.metadata() {
-                Ok(meta) => found.push(describe(key, &meta)),
+                Ok(meta) => found.push(FolderEntry::Object(describe(key, &meta))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
@@ -321,6 +343,21 @@ impl Storage for LocalStorage {
                 .await?;
             found.retain(|object| object.key > after);
             found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            Ok(stream::iter(found.into_iter().map(Ok)))
+        };
+        stream::once(listed).try_flatten().boxed()
+    }
+
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
+        let (store, prefix, after) = (self.clone(), prefix.to_owned(), after.to_owned());
+        let listed = async move {
+            if !is_valid_prefix(&prefix) {
+                return Err(store.invalid(&prefix));
+            }
+            let mut found =
+                store.blocking(&prefix.clone(), move |store| entries(&store.root, &prefix)).await?;
+            found.retain(|entry| *entry.key() > *after);
+            found.sort_unstable_by(|a, b| a.key().cmp(b.key()));
             Ok(stream::iter(found.into_iter().map(Ok)))
         };
         stream::once(listed).try_flatten().boxed()

@@ -20,6 +20,16 @@ pub(super) fn look(root: &Path, key: &str) -> io::Result<Metadata> {
     if meta.is_file() { Ok(meta) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
+/// Whether `folder` (with a `/` at its end, or empty for `root` itself) is a folder below `root`.
+pub(super) fn leads_to_folder(root: &Path, folder: &str) -> io::Result<bool> {
+    let Some(key) = folder.strip_suffix('/') else { return Ok(true) };
+    match found(root, key, OFlags::PATH | OFlags::DIRECTORY) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn found(root: &Path, key: &str, flags: OFlags) -> io::Result<File> {
     opened(root, key, flags).map_err(|error| match error {
         // What a link, or a file in the place of a folder, is found for.
@@ -72,6 +82,11 @@ mod tests {
             for key in ["a/folder/c", "a/file", "a/within", "a/b/d", "a/b/c/d", "d/e"] {
                 assert_eq!(kinds(key), [Err(io::ErrorKind::NotFound); 2], "{root} {key}");
             }
+            let folder = |key: &str| leads_to_folder(&at(root), key).unwrap();
+            assert_eq!(
+                ["", "a/", "a/b/", "a/folder/", "a/b/c/", "d/"].map(folder),
+                [true, true, true, false, false, false]
+            );
             // It is none, and is not waited for.
             assert!(!open(&at(root), "a/pipe").unwrap().metadata().unwrap().is_file());
         }

@@ -38,9 +38,9 @@ use tokio_util::task::TaskTracker;
 use crate::refusals::PATIENCE;
 
 use super::{
-    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, Presign, Presigned, PutMode,
-    Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key,
-    is_valid_prefix,
+    FolderEntry, FolderListing, GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload,
+    Presign, Presigned, PutMode, Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer,
+    is_valid_key, is_valid_prefix,
 };
 
 use conditions::Heeds;
@@ -236,32 +236,58 @@ impl S3Storage {
         failed(self.to_string(), key, failure)
     }
 
-    /// One page of a listing, and what the next one is asked for with. Objects with names that cannot be used here, such
-    /// as the `folder/` that consoles make, are left out.
+    /// A listing, page by page; of the folder itself where `is_flat`.
+    fn pages(&self, (prefix, is_flat): (&str, bool), after: &str) -> FolderListing {
+        let (storage, prefix, after) = (self.clone(), prefix.to_owned(), after.to_owned());
+        // Nothing is left to ask for behind the page without a token.
+        let pages = stream::try_unfold(Some(None), move |next| {
+            let (storage, prefix, after) = (storage.clone(), prefix.clone(), after.clone());
+            async move {
+                let Some(token) = next else { return Ok(None) };
+                let (entries, token) = storage.page((&prefix, is_flat), &after, token).await?;
+                Ok(Some((stream::iter(entries.into_iter().map(Ok)), token.map(Some))))
+            }
+        });
+        pages.try_flatten().boxed()
+    }
+
+    /// One page of a listing, of the folder itself where `is_flat`, and what the next one is asked for with. Objects with names that cannot be
+    /// used here, such as the `folder/` that consoles make, are left out.
     async fn page(
         &self,
-        prefix: &str,
+        (prefix, is_flat): (&str, bool),
         after: &str,
         token: Option<String>,
-    ) -> Result<(Vec<ObjectMeta>, Option<String>), StorageError> {
+    ) -> Result<(Vec<FolderEntry>, Option<String>), StorageError> {
         if !is_valid_prefix(prefix) {
             return Err(self.invalid(prefix));
         }
         let (bucket, full) = (&self.bucket, format!("{}{prefix}", self.prefix));
-        let after = (!after.is_empty()).then(|| format!("{}{after}", self.prefix));
+        // Behind a folder there is what comes behind all that is in it.
+        let last = if is_flat && after.ends_with('/') { "\u{10ffff}" } else { "" };
+        let start = (!after.is_empty()).then(|| format!("{}{after}{last}", self.prefix));
         let request = || {
             let request = bucket.client.list_objects_v2().bucket(&bucket.name).prefix(&full);
-            request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
+            let request = request.set_delimiter(is_flat.then(|| "/".to_owned()));
+            request.set_start_after(start.clone()).set_continuation_token(token.clone()).send()
         };
         let page = bucket.call(("list", &full, 0), request, Ok).await;
         let page = page.map_err(|failure| self.error(prefix, failure))?;
         let objects = page.contents().iter().filter_map(|object| {
             let key = object.key()?.strip_prefix(&self.prefix).filter(|key| is_valid_key(key))?;
             let etag = object.e_tag().unwrap_or_default();
-            Some(described(key.to_owned(), object.size(), etag, object.last_modified().copied()))
+            let seen = described(key.to_owned(), object.size(), etag, object.last_modified().copied());
+            Some(FolderEntry::Object(seen))
         });
-        let objects = objects.collect();
-        Ok((objects, page.next_continuation_token.filter(|_| page.is_truncated == Some(true))))
+        let folders = page.common_prefixes().iter().filter_map(|folder| {
+            let key = folder.prefix()?.strip_prefix(&self.prefix)?;
+            (*key > *after && is_valid_prefix(key)).then(|| FolderEntry::Folder(key.to_owned()))
+        });
+        let mut entries: Vec<_> = objects.chain(folders).collect();
+        if is_flat {
+            entries.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        }
+        Ok((entries, page.next_continuation_token.filter(|_| page.is_truncated == Some(true))))
     }
 }
 
@@ -322,17 +348,17 @@ impl Storage for S3Storage {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Listing {
-        let (storage, prefix, after) = (self.clone(), prefix.to_owned(), after.to_owned());
-        // Nothing is left to ask for behind the page without a token.
-        let pages = stream::try_unfold(Some(None), move |next| {
-            let (storage, prefix, after) = (storage.clone(), prefix.clone(), after.clone());
-            async move {
-                let Some(token) = next else { return Ok(None) };
-                let (objects, token) = storage.page(&prefix, &after, token).await?;
-                Ok(Some((stream::iter(objects.into_iter().map(Ok)), token.map(Some))))
-            }
-        });
-        pages.try_flatten().boxed()
+        let objects = |entry| {
+            std::future::ready(Ok(match entry {
+                FolderEntry::Object(object) => Some(object),
+                FolderEntry::Folder(_) => None,
+            }))
+        };
+        self.pages((prefix, false), after).try_filter_map(objects).boxed()
+    }
+
+    fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
+        self.pages((prefix, true), after)
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {

@@ -252,6 +252,7 @@ impl Statistics {
             elapsed_us,
             run_us,
             load_us,
+            is_outcome,
         };
         self.lanes.add(&row);
         self.nodes.add(&row, record);

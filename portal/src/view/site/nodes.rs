@@ -48,9 +48,9 @@ fn of_hosts(series: &[HostSeries]) -> Vec<Figure> {
             "cpu" => ("cpu", "CPU of the host"),
             "memory" => ("memory", "Memory of the host"),
             "disk_read" => ("disk-read", "Read from disks"),
-            "disk_written" => ("disk-written", "Written to disks"),
-            "net_received" => ("net-received", "Received from the network"),
-            "net_sent" => ("net-sent", "Sent to the network"),
+            "disk_write" => ("disk-written", "Written to disks"),
+            "net_in" => ("net-received", "Received from the network"),
+            "net_out" => ("net-sent", "Sent to the network"),
             "gpu" => ("gpu", "GPU"),
             _ => ("gpu-memory", "Memory of GPUs"),
         };

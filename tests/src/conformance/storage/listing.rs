@@ -2,7 +2,7 @@
 
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
-use prs_common::storage::{Storage, StorageExt};
+use prs_common::storage::{FolderEntry, Storage, StorageExt};
 
 use super::{keys, put};
 use crate::conformance::unique;
@@ -78,4 +78,28 @@ pub(super) async fn listing_goes_on_where_it_stopped(storage: &dyn Storage) {
     {
         assert_eq!(listed(after).await, expected[3 - left..], "{after}");
     }
+}
+
+pub(super) async fn listing_of_a_folder_has_its_folders(storage: &dyn Storage) {
+    let folder = unique("folders");
+    let below = |names: &[&str]| names.iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
+    for key in below(&["a-b", "a/1", "a/deep/2", "b/1", "b0", "c/1"]) {
+        put(storage, &key, "x").await;
+    }
+    let listed = async |prefix: &str, after: &str| {
+        let after = if after.is_empty() { String::new() } else { format!("{folder}/{after}") };
+        let entries = storage.list_folder(&format!("{folder}/{prefix}"), &after);
+        let entries: Vec<FolderEntry> = entries.try_collect().await.unwrap();
+        assert!(entries.iter().all(|entry| match entry {
+            FolderEntry::Folder(key) => key.ends_with('/'),
+            FolderEntry::Object(object) => object.size == 1 && !object.key.ends_with('/'),
+        }));
+        entries.iter().map(|entry| entry.key().to_owned()).collect::<Vec<_>>()
+    };
+    let all = ["a-b", "a/", "b/", "b0", "c/"];
+    for (at, after) in ["", "a-b", "a/", "b/", "b0", "c/"].into_iter().enumerate() {
+        assert_eq!(listed("", after).await, below(&all[at..]), "behind {after:?}");
+    }
+    assert_eq!(listed("a/", "").await, below(&["a/1", "a/deep/"]));
+    assert!(listed("none/", "").await.is_empty());
 }

@@ -62,6 +62,7 @@ macro_rules! __storage_cases {
                 listing_shows_what_was_written_before
                 listing_of_many_objects_is_whole
                 listing_goes_on_where_it_stopped
+                listing_of_a_folder_has_its_folders
             }
             names {
                 names_of_any_letters

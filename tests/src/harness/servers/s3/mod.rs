@@ -29,6 +29,7 @@ use super::store::Store;
 use super::{free_port, in_process};
 use objects::{Condition, Objects};
 use service::{Gate, Hosts, Noted, Service, checksum_of};
+pub use service::{LISTS_ALL, LISTS_FOLDER};
 
 /// How long what a killed server does with its files may take.
 const END: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
 //! The calls of the S3 interface that prs and the usual tools make, on [`Objects`].
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,7 @@ use s3s::dto::{
 use s3s::host::{S3Host, VirtualHost};
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 use sha2::{Digest, Sha256};
+use url::form_urlencoded::parse;
 
 use super::objects::{Condition, Object, Objects, Refusal};
 use super::{Checksums, Conditions, Rights, S3Settings};
@@ -534,6 +536,11 @@ pub(super) struct Gate {
     pub(super) noted: Arc<Noted>,
 }
 
+/// How a listing is noted: of a folder itself, and of all that is below it.
+pub const LISTS_FOLDER: &str = "ListObjectsV2 of a folder";
+/// The other.
+pub const LISTS_ALL: &str = "ListObjectsV2 of all";
+
 /// Requests, while a test counts them.
 #[derive(Debug, Default)]
 pub(super) struct Noted(Mutex<Option<Vec<(String, String)>>>);
@@ -546,8 +553,16 @@ impl Noted {
 
     fn note(&self, context: &S3AccessContext<'_>) {
         if let Some(noted) = &mut *self.0.lock().unwrap() {
-            let key = context.s3_path().get_object_key().unwrap_or_default();
-            noted.push((context.s3_op().name().to_owned(), key.to_owned()));
+            let operation = context.s3_op().name();
+            if operation != "ListObjectsV2" {
+                let key = context.s3_path().get_object_key().unwrap_or_default();
+                noted.push((operation.to_owned(), key.to_owned()));
+                return;
+            }
+            // A listing is of a bucket; what it is about stands in its parameters.
+            let query: HashMap<_, _> = parse(context.uri().query().unwrap_or_default().as_bytes()).collect();
+            let name = if query.contains_key("delimiter") { LISTS_FOLDER } else { LISTS_ALL };
+            noted.push((name.to_owned(), query.get("prefix").map(ToString::to_string).unwrap_or_default()));
         }
     }
 }
