@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::Html;
 use axum::response::sse::Event;
 use futures_util::future::{BoxFuture, join_all};
+use prs_common::statistics::Live;
 use prs_jobs::homes::Home;
 use prs_jobs::mini_batches::{
     FoundTry, OneMiniBatch, Order, Range, State as Of, Told, TryPage, Wanted, known, list as list_tries,
@@ -92,7 +93,7 @@ pub(crate) async fn list(
     }
     let grows = !job.seen.result.state.is_final();
     let counts = &job.seen.result.mini_batches;
-    let ended = job.published.live.as_ref().map_or(counts.succeeded + counts.failed, |live| live.ended());
+    let ended = job.published.live.as_ref().map_or(counts.succeeded + counts.failed, Live::ended);
     let mut notes = Vec::new();
     let table = told.map(|told| table_of(told, &job, &id, &wanted, &mut notes));
     let page = if table.is_some() {
