@@ -453,4 +453,14 @@ fn what_lies_where_an_output_goes_is_not_overwritten() {
     let answer = post(&web, "/api/v1/jobs", &[JSON], json!({ "spec": spec }).to_string().as_bytes());
     is_problem(&answer, 409, "output-exists");
     assert_eq!(fs::read_to_string(taken.join("rows.txt")).unwrap(), "mine");
+
+    // Where nothing lies it runs, as a part of the trace that the request is of.
+    let mut elsewhere = spec;
+    elsewhere["output"] = json!(job.path("free"));
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let body = json!({ "spec": elsewhere }).to_string();
+    let id = id_of(&post(&web, "/api/v1/jobs", &[JSON, ("traceparent", trace)], body.as_bytes()), 201);
+    ended(&web, &id);
+    let record = fs::read(job.path(&format!("prs-runs/{id}/job.json"))).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&record).unwrap()["traceparent"], trace);
 }

@@ -43,7 +43,7 @@ pub(crate) async fn check(spec: &JobSpec, own: &dyn Storage) -> Result<(), Failu
         if is_away { Failure::server(error) } else { Failure::usage(error) }
     })?;
     match found {
-        Some(uri) => Err(Failure::wrong(format!(
+        Some(uri) => Err(Failure::output_exists(format_args!(
             "output: the path already exists: {uri}, and it is not overwritten; move it away, or give another output"
         ))),
         None => Ok(()),

@@ -166,14 +166,16 @@ fn says_what_it_expects(method: &str, path: &str) -> bool {
 pub(super) fn problems(route: &Route) -> Vec<u16> {
     let Route { method, path, role, .. } = route;
     let changes = *method != "get";
+    // Of some parameters alone it asks who asks.
+    let tells_more = *path == "/readyz";
     let has_body = takes(method, path).is_some();
     let success = success(method, path);
     let gives_ranges = success.is_some_and(|success| success.statuses.contains(&206));
     let cuts = success.is_some_and(|success| matches!(success.answer, Answer::Bytes(_)));
     let all = [
         (400, true),
-        (401, !role.is_empty()),
-        (403, !role.is_empty() || changes),
+        (401, !role.is_empty() || tells_more),
+        (403, !role.is_empty() || changes || tells_more),
         (404, path.contains('{')),
         (409, changes || path.contains("{job}") || path.contains("/files")),
         (410, path.contains("{job}") && route.parameters.iter().any(|(name, _)| *name == "cursor")),

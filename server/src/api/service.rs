@@ -119,7 +119,10 @@ pub(crate) async fn readyz(
 ) -> Result<Response, Problem> {
     params.check(&["verbose"])?;
     // Probes write it without a value.
-    let is_verbose = params.has("verbose") && params.one("verbose")?.is_none_or(|value| value == "true");
+    let is_verbose = match params.one("verbose")? {
+        None => params.has("verbose"),
+        Some(_) => params.flag("verbose")?,
+    };
     if is_verbose {
         let Some(Extension(who)) = who else { return Err(not_known()) };
         check(&who, Role::Read)?;
