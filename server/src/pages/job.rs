@@ -221,7 +221,7 @@ impl Newer {
 
 impl Streams for Newer {
     fn events(&mut self, tick: &Tick) -> Vec<Event> {
-        let ended = tick.statistics.live.as_ref().map_or(0, |live| live.ended());
+        let ended = tick.statistics.live.as_ref().map_or(0, Live::ended);
         if ended <= self.told || tick.number < self.again_at {
             return Vec::new();
         }
@@ -446,6 +446,8 @@ pub(crate) async fn remove(
 
 #[cfg(test)]
 mod tests {
+    use prs_portal::view::Published;
+
     use super::*;
 
     fn tick(number: u64, parts: &[(&'static str, usize)]) -> Tick {
@@ -482,8 +484,9 @@ mod tests {
     fn a_list_hears_how_much_is_newer_now_and_then() {
         let mut newer = Newer::new(4);
         let mut of = |number, succeeded| {
-            let live = Some(Arc::new(Live { succeeded, ..Live::default() }));
-            newer.events(&Tick { number, live, ..Tick::default() }).len()
+            let live = Some(Live { succeeded, ..Live::default() });
+            let statistics = Arc::new(Published { live, ..Published::default() });
+            newer.events(&Tick { number, statistics, ..Tick::default() }).len()
         };
         assert_eq!([of(1, 4), of(2, 5), of(3, 9), of(7, 9), of(12, 9)], [0, 1, 0, 1, 0]);
     }
