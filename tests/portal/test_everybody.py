@@ -57,6 +57,8 @@ def pages(site: Site, jobs: dict[str, str]) -> list[str]:
     ]
     more += [
         "/logs?name=nothing",
+        "/logs?kind=error&node=0",
+        "/logs?q=upstream&scope=node%3D0",
         "/logs/job_result.txt",
         "/code",
         "/code/main.py",

@@ -56,7 +56,15 @@ def test_a_log_of_a_gibibyte_is_read_followed_searched_and_downloaded(
     expect(page.locator(".window .note")).to_contain_text("1.1 GB")
     page.click("nav.pages >> text=Later")
     assert re.search(r"at=\d+$", page.url)
-    page.go_back()
+    page.keyboard.press("<")
+    page.wait_for_url("**at=0")
+    page.keyboard.press(">")
+    expect(page.locator("nav.pages")).not_to_contain_text("Later")
+    part = page.locator("text=download this window").get_attribute("href")
+    given = page.request.get(site.url + (part or ""))
+    assert given.status == 200 and "attachment" in given.headers["content-disposition"]
+    assert 100_000 < len(given.body()) <= 256 << 10
+    page.goto(f"{address}?at=0")
     # From the beginning one follows from the end on.
     page.click("[data-follow]")
     page.wait_for_url("**#follow")
@@ -77,7 +85,7 @@ def test_a_log_of_a_gibibyte_is_read_followed_searched_and_downloaded(
     assert page.locator(".l").count() <= 2000
     # A search says how far it came, and goes on from there.
     page.fill("#text", "no such line")
-    page.check("#path")
+    page.select_option("#scope", index=1)
     page.click("main button:has-text('Search')")
     expect(page.locator("#h-found + .note")).to_contain_text("MB read of 1.1 GB")
     page.click("text=Search on")
@@ -89,6 +97,51 @@ def test_a_log_of_a_gibibyte_is_read_followed_searched_and_downloaded(
     assert raw.status == 206 and "attachment" in raw.headers["content-disposition"]
     page.goto(address)
     assert page.evaluate("document.documentElement.outerHTML.length") < 2_000_000
+
+
+def test_the_logs_of_a_node_are_followed_together(site: Site, page: Page) -> None:
+    program = site.start("together", 1, "import time\n\ndef run(batch):\n    time.sleep(600)\n")
+    job = site.id_of("together")
+    folder = site.folder / "prs-runs" / job / "logs/user/stdout/0"
+    wait_until(folder.is_dir, "the job writes logs")
+    logs = [folder / f"process00{number}.stdout.txt" for number in [7, 8]]
+    for log in logs:
+        log.write_text(f"old of {log.name}\n")
+    page.goto(f"{site.url}/jobs/{job}/logs")
+    page.select_option("#kind", "stdout")
+    page.fill("#node", "0")
+    page.click("button:has-text('Find')")
+    page.click("text=Follow these")
+    page.wait_for_url("**follow=true#follow")
+    lines = page.locator("[data-lines] .l")
+    for log, number in zip(logs, [7, 8], strict=True):
+        expect(lines.filter(has_text="old of " + log.name)).to_contain_text(f"0/process00{number}.stdout")
+        with log.open("a") as grown:
+            grown.write(f"new in {log.name}\n")
+    for log in logs:
+        expect(lines.filter(has_text="new in " + log.name)).to_have_count(1)
+    # Who stops and goes on hears nothing twice.
+    page.click("[data-follow]")
+    with logs[0].open("a") as grown:
+        grown.write("one more\n")
+    page.click("[data-follow]")
+    expect(lines.filter(has_text="one more")).to_have_count(1)
+    expect(lines.filter(has_text="old of process007")).to_have_count(1)
+    site.run("cancel", job)
+    program.wait(DEADLINE)
+
+
+def test_frames_of_tracebacks_lead_to_the_code_and_lines_have_numbers(site: Site, page: Page) -> None:
+    job = site.id_of("ended")
+    page.goto(f"{site.url}/jobs/{job}/logs")
+    expect(page.locator("#h-log")).to_have_text("job_result.txt")
+    expect(page.locator(".says").first).to_contain_text("ConnectionError: upstream API returned <503>")
+    expect(page.locator(".numbered .l")).not_to_have_count(0)
+    expect(page.locator(".files")).to_contain_text("Nodes with failures: node 0")
+    page.goto(f"{site.url}/jobs/{job}/logs?kind=error")
+    page.click(".entries a:has-text('user/error/0/')")
+    page.locator("[data-lines] a:has-text('main.py')").first.click()
+    page.wait_for_url("**/code/main.py#L*")
 
 
 def test_lines_of_json_are_folded_open_as_they_come(site: Site, page: Page, browser: Browser) -> None:

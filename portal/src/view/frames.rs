@@ -63,15 +63,26 @@ fn is_of_job(path: &str) -> bool {
     !path.is_empty() && !FOREIGN.iter().any(|foreign| path.contains(foreign))
 }
 
-/// Where in `line` the place of a frame stands, the file and the number of the line.
+/// How far a line is indented that begins a frame of code that is not the job's; nothing of any other line.
+pub(crate) fn foreign(line: &str) -> Option<usize> {
+    let (from, _, path, _) = any_frame(line)?;
+    (!is_of_job(path)).then_some(from)
+}
+
+/// Where in `line` the place of a frame of the job stands, the file and the number of the line.
 fn frame(line: &str) -> Option<(usize, usize, &str, u64)> {
+    any_frame(line).filter(|(_, _, path, _)| is_of_job(path))
+}
+
+/// The same of any frame.
+fn any_frame(line: &str) -> Option<(usize, usize, &str, u64)> {
     let from = line.len() - line.trim_start().len();
     let rest = line[from..].strip_prefix("File \"")?;
     let (path, behind) = rest.split_once("\", line ")?;
     let digits = behind.len() - behind.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let number = behind[..digits].parse().ok()?;
     let to = line.len() - behind.len() + digits;
-    is_of_job(path).then_some((from, to, path, number))
+    Some((from, to, path, number))
 }
 
 #[cfg(test)]
@@ -89,6 +100,8 @@ mod tests {
         assert_eq!(links.len(), 1);
         assert_eq!(links[0].text, "File \"/home/ana/my code/flaky.py\", line 5");
         assert_eq!(links[0].link, "/jobs/j/code?frame=%2Fhome%2Fana%2Fmy%20code%2Fflaky%2Epy&line=5");
+        let foreign: Vec<_> = TRACEBACK.lines().map(foreign).collect();
+        assert_eq!(foreign, [None, None, None, Some(2), None]);
         assert!(pieces(TRACEBACK, None).iter().all(|piece| piece.link.is_empty()));
     }
 

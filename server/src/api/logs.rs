@@ -10,7 +10,6 @@ use prs_common::storage::is_valid_key;
 use prs_jobs::FailureKind;
 use prs_jobs::homes::{self, Home};
 use prs_jobs::logs::{self, LogChoice, LogCursor, LogFile, LogKind, LogMatches, LogQuery, log_kinds};
-use prs_jobs::records::Log;
 use serde::Serialize;
 
 use super::files::{File, absent};
@@ -34,11 +33,6 @@ pub(crate) async fn home(app: &App, id: &str) -> Result<Home, Problem> {
     let home = app.home(id).await?;
     let at_work = homes::find_at_work(&home.called(), &app.whereabouts).await;
     at_work.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
-}
-
-/// The logs that there are, by their names.
-pub(crate) async fn all(home: &Home) -> Result<Vec<Log>, Problem> {
-    logs::list(&**home).await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
 }
 
 /// The log of this name.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -17,8 +18,10 @@ use prs_portal::view::{
     parts_of_picture,
 };
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
 use super::jobs::row;
+use super::logs::FOLLOWED;
 use super::mini_batches::OneLive;
 use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::job_object::is_canceling;
@@ -243,8 +246,9 @@ pub(crate) async fn live(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&["parts", "log", "at", "mini-batch", "newer"])?;
-    if let Some(path) = params.one("log")? {
-        return lines(&app, &who, &id, path, params.number("at", (0, u64::MAX))?).await;
+    let logs = params.all("log");
+    if !logs.is_empty() {
+        return lines(&app, &who, &id, &logs, params.one("at")?.unwrap_or_default()).await;
     }
     if let Some(index) = params.one("mini-batch")? {
         let one = OneLive::new(&app, &id, number(index)?);
@@ -267,13 +271,39 @@ async fn stream(app: &App, who: &Principal, id: &str, told: impl Streams) -> Res
     Ok(events(app.watches.follow(id), told, watcher, app.stop.clone(), permit))
 }
 
-/// Tells what a log says as it grows, as a page shows it.
-struct Lines(Readers);
+/// Lines that a page keeps of the logs that it follows.
+const MOST_LINES: usize = 2_000;
+/// Between two times that several logs are told of.
+const JOINED: Duration = Duration::from_secs(1);
+
+/// Tells what logs say as they grow, as a page shows it: several together each second.
+struct Lines {
+    readers: Readers,
+    /// The address of the code of the job.
+    code: String,
+    /// How many logs are followed.
+    count: usize,
+    /// What was heard since the page was told last, and when it is told.
+    heard: Vec<News>,
+    due: Instant,
+}
 
 impl Lines {
-    fn event(news: &News) -> Event {
-        let html = LogRows::new(&news.lines).behind(news.gap.map(|(from, to)| to - from)).html();
-        let data = json!({ "html": html, "count": news.lines.len(), "at": news.window.1 });
+    /// The news as one event, with where each log was read up to.
+    fn event(&self, news: &[News]) -> Event {
+        let (mut html, mut count) = (String::new(), 0);
+        for one in news {
+            let left_out = one.lines.len().saturating_sub(MOST_LINES / self.count);
+            let lines = &one.lines[left_out..];
+            let gap = one.gap.map(|(from, to)| to - from);
+            let cut = lines.first().filter(|_| left_out > 0).map(|(at, _)| at - one.window.0);
+            let gap = gap.into_iter().chain(cut).reduce(|one, other| one + other);
+            let rows = LogRows::new(lines, &self.code).behind(gap);
+            html += &if self.count > 1 { rows.among_others(&one.path) } else { rows }.html();
+            count += lines.len();
+        }
+        let places = self.readers.places().map(|at| at.map(|at| at.to_string()).unwrap_or_default());
+        let data = json!({ "html": html, "count": count, "at": places.collect::<Vec<_>>().join("-") });
         Event::default().event("lines").data(data.to_string())
     }
 }
@@ -284,26 +314,54 @@ impl Streams for Lines {
     }
 
     async fn more(&mut self) -> Vec<Event> {
-        vec![Self::event(&self.0.news().await)]
+        if self.heard.is_empty() {
+            let news = self.readers.news().await;
+            self.heard.push(news);
+            self.due = Instant::now() + JOINED;
+        }
+        while self.count > 1 {
+            let Ok(news) = timeout_at(self.due, self.readers.news()).await else { break };
+            self.heard.push(news);
+        }
+        let heard = std::mem::take(&mut self.heard);
+        vec![self.event(&heard)]
     }
 
     async fn last(&mut self) -> Vec<Event> {
-        self.0.last().await.iter().map(Self::event).collect()
+        let mut heard = std::mem::take(&mut self.heard);
+        heard.extend(self.readers.last().await);
+        if heard.is_empty() { Vec::new() } else { vec![self.event(&heard)] }
     }
 }
 
-/// The stream of a log.
-async fn lines(
-    app: &App,
-    who: &Principal,
-    id: &str,
-    path: &str,
-    at: Option<u64>,
-) -> Result<Response, Problem> {
+/// The stream of logs, each from a place on: `at` has these with `-` between them, in the order of the logs; where one is empty, or all are,
+/// its last lines come first.
+async fn lines(app: &App, who: &Principal, id: &str, paths: &[&str], at: &str) -> Result<Response, Problem> {
+    if paths.len() > FOLLOWED {
+        return Err(bad("log", format_args!("{FOLLOWED} are followed at once, at most")));
+    }
+    let places: Vec<&str> = if at.is_empty() { Vec::new() } else { at.split('-').collect() };
+    if !places.is_empty() && places.len() != paths.len() {
+        return Err(bad("at", format_args!("{at:?} has not a place for each log")));
+    }
     let home = home(app, id).await?;
-    let file = find(&home, path).await?;
-    let reader = app.watches.logs().follow(id, (home.storage(), file.key()), file.name(), at);
-    let lines = Lines(Readers::new(vec![reader?]));
+    let mut readers = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        let place = places.get(number).filter(|place| !place.is_empty());
+        let place = place.map(|place| place.parse::<u64>());
+        let place = place
+            .transpose()
+            .map_err(|_| bad("at", format_args!("{at:?} is not where logs were read to")))?;
+        let file = find(&home, path).await?;
+        readers.push(app.watches.logs().follow(id, (home.storage(), file.key()), file.name(), place)?);
+    }
+    let lines = Lines {
+        readers: Readers::new(readers),
+        code: format!("/jobs/{id}/code"),
+        count: paths.len(),
+        heard: Vec::new(),
+        due: Instant::now(),
+    };
     let permit = app.watches.stream(who, PAGE)?;
     let watcher = Watcher::new(&app.access.tokens, who);
     Ok(events(app.watches.follow(id), lines, watcher, app.stop.clone(), permit))

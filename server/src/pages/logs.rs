@@ -1,28 +1,42 @@
-//! The logs of a job.
+//! The logs of a job: the tree, a window of one, a search in them, and several that are followed together.
 
 use axum::extract::{Path, State};
-use axum::response::Html;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{Html, IntoResponse, Response};
+use prs_common::ledger::JobState;
 use prs_jobs::homes::Home;
-use prs_jobs::logs::{LogMatch, LogQuery};
-use prs_jobs::records::Log;
+use prs_jobs::logs::{self, LogChoice, LogCursor, LogKind, LogMatch, LogName, LogQuery};
+use prs_jobs::records::LogEntry as Listed;
 use prs_portal::text::plain;
-use prs_portal::view::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogSearch, Tab};
+use prs_portal::view::{
+    FollowedLogs, LogEntry, LogFolder, LogHit, LogLines, LogPage, LogScope, LogSearch, Tab,
+};
 
 use super::tabs::OnTabs;
-use crate::api::logs::{At, WINDOW, all, find, log_query, matches, window};
+use crate::api::files::SANDBOX;
+use crate::api::logs::{At, WINDOW, Window, choice, find, log_query, matches, window};
 use crate::app::App;
 use crate::auth::{May, MayRead};
+use crate::http::cursor;
 use crate::http::params::Params;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 
-/// Logs that a page lists.
+/// Logs and folders of a page.
 const MOST: usize = 500;
 /// Logs of a job up to which all stand in one list; of more there are folders.
 const FEW: usize = 60;
 /// Matches of a search on a page.
 const MATCHES: usize = 50;
-/// What a job says last stands first.
+/// Nodes with failures that a page names.
+const FAILING: usize = 10;
+/// Logs that are followed together.
+pub(super) const FOLLOWED: usize = 32;
+/// Bytes of the markup of a window, of which a line takes so many beside its text.
+const MARKUP: (usize, usize) = (290_000, 40);
+/// What says best how a job ended stands first.
 const FIRST: [&str; 2] = ["job_result.txt", "job_error.txt"];
+/// What the form of a search says of where, in one field.
+const SCOPE: [&str; 3] = ["path", "kind", "node"];
 
 /// `GET /jobs/{job}/logs`.
 pub(crate) async fn list(
@@ -31,26 +45,129 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["name", "in", "at", "q", "regex", "case", "path", "cursor"])?;
+    params.check(&[
+        "name", "kind", "node", "in", "at", "q", "scope", "regex", "case", "path", "cursor", "more", "follow",
+    ])?;
+    let params = scoped(&params);
     let _place = if params.all("q").is_empty() { None } else { Some(app.counts.search(who.id())?) };
     let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
-    let found = all(&home).await?;
-    // What explains how the job stands.
-    let open = FIRST.into_iter().find(|name| found.iter().any(|log| log.file == *name && log.bytes > 0));
-    let open = open.filter(|_| params.all("name").is_empty() && params.all("q").is_empty());
-    page(&app, &id, (&home, &job), open.map(str::to_owned), &params).await
+    let is_plain =
+        ["name", "kind", "node", "in", "q", "more", "follow"].iter().all(|name| params.all(name).is_empty());
+    let open = if is_plain { explaining(&home, &job).await? } else { None };
+    page(&app, &id, (&home, &job), open, &params).await
 }
 
-/// `GET /jobs/{job}/logs/{path}`.
+/// `GET /jobs/{job}/logs/{path}`; with `download` the window alone.
 pub(crate) async fn one(
     _: MayRead,
     State(app): State<App>,
     Path((id, path)): Path<(String, String)>,
     params: Params,
-) -> Result<Html<String>, Problem> {
-    params.check(&["name", "in", "at"])?;
+) -> Result<Response, Problem> {
+    params.check(&["name", "kind", "node", "in", "at", "to", "download"])?;
     let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
-    page(&app, &id, (&home, &job), Some(path), &params).await
+    if params.flag("download")? {
+        return piece(&home, &path, &params).await;
+    }
+    Ok(page(&app, &id, (&home, &job), Some(path), &params).await?.into_response())
+}
+
+/// The bytes of a window, as a file.
+async fn piece(home: &Home, path: &str, params: &Params) -> Result<Response, Problem> {
+    let from = params.number("at", (0, u64::MAX))?.unwrap_or(0);
+    let to = params.number("to", (from, from.saturating_add(2 * WINDOW.1)))?.unwrap_or(from + WINDOW.1);
+    let log = find(home, path).await?;
+    let failed = |failure| Problem::of(&failure, Kind::FILE_NOT_FOUND);
+    let to = to.min(log.size().await.map_err(failed)?);
+    let bytes =
+        if from < to { log.read(from, to - from).await.map_err(failed)? } else { bytes::Bytes::new() };
+    let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".txt");
+    let name: String =
+        name.chars().filter(|letter| letter.is_ascii_alphanumeric() || "._-".contains(*letter)).collect();
+    let headers = [
+        (CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{name}-{from}-{to}.txt\"")),
+        (CONTENT_SECURITY_POLICY, SANDBOX.to_owned()),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+/// The parameters with those that the field `scope` stands for in its place.
+fn scoped(params: &Params) -> Params {
+    let of_field = Params::parse(params.all("scope").first().copied().unwrap_or_default());
+    let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let more =
+        SCOPE.iter().flat_map(|name| of_field.all(name).into_iter().map(move |value| own(name, value)));
+    params.and(&["scope"], more.collect())
+}
+
+/// The log that explains how the job stands: of one that runs the newest of what the script printed, else what it said last.
+async fn explaining(home: &Home, job: &OnTabs) -> Result<Option<String>, Problem> {
+    if !job.seen.result.state.is_final() {
+        let printed = LogChoice { kinds: vec![LogKind::Stdout], ..LogChoice::default() };
+        let found = listed(home, &printed, false, None, MOST).await?.entries;
+        let filled = found.into_iter().filter(|log| log.bytes.is_some_and(|bytes| bytes > 0));
+        if let Some(newest) = filled.max_by(|one, other| one.modified_at.cmp(&other.modified_at)) {
+            return Ok(Some(newest.path));
+        }
+    }
+    for name in FIRST {
+        if let Ok(log) = find(home, name).await
+            && log.size().await.is_ok_and(|bytes| bytes > 0)
+        {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+async fn listed(
+    home: &Home,
+    wanted: &LogChoice,
+    is_flat: bool,
+    from: Option<LogCursor>,
+    limit: usize,
+) -> Result<logs::LogPage, Problem> {
+    let page = logs::page(&**home, wanted, is_flat, from, limit).await;
+    page.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
+}
+
+/// The logs that a page lists.
+struct List {
+    folder: String,
+    entries: Vec<Listed>,
+    next: Option<LogCursor>,
+    /// Whether those of all folders are listed.
+    is_deep: bool,
+}
+
+/// The logs that the filter leaves; without a filter all where they are few, else those of the folder that is asked for, or that `open` is in.
+async fn list_of(
+    home: &Home,
+    params: &Params,
+    from: Option<LogCursor>,
+    open: Option<&str>,
+) -> Result<List, Problem> {
+    let name = params.one("name")?.unwrap_or_default().to_owned();
+    // Where logs are searched, `kind` and `node` say in which: all are listed.
+    let wanted = if params.all("q").is_empty() { choice(params)? } else { LogChoice::default() };
+    let wanted = LogChoice { text: name, ..wanted };
+    if wanted.is_filter() {
+        let found = listed(home, &wanted, false, from, MOST).await?;
+        return Ok(List { folder: String::new(), entries: found.entries, next: found.next, is_deep: true });
+    }
+    let asked = params.one("in")?;
+    if asked.is_none() && from.is_none() {
+        let found = listed(home, &wanted, false, None, FEW).await?;
+        if found.next.is_none() {
+            return Ok(List { folder: String::new(), entries: found.entries, next: None, is_deep: true });
+        }
+    }
+    let of_open = open.and_then(|open| open.rfind('/').map(|at| &open[..=at]));
+    let folder = asked.or(of_open).unwrap_or_default().to_owned();
+    let in_folder = LogChoice { prefix: folder.clone(), ..LogChoice::default() };
+    let found = listed(home, &in_folder, true, from, MOST).await?;
+    Ok(List { folder, entries: found.entries, next: found.next, is_deep: false })
 }
 
 async fn page(
@@ -60,58 +177,25 @@ async fn page(
     open: Option<String>,
     params: &Params,
 ) -> Result<Html<String>, Problem> {
-    let query = params.one("name")?.unwrap_or_default();
     let grows = !job.seen.result.state.is_final();
-    let mut found = all(home).await?;
-    found.retain(|log| log.bytes > 0 && log.file.contains(query));
-    found.sort_by_key(|log| (!FIRST.contains(&&*log.file), log.file.clone()));
-    let folder = match (params.one("in")?, &open) {
-        (Some(folder), _) => folder,
-        (None, Some(open)) => open.rfind('/').map_or("", |at| &open[..=at]),
-        (None, None) => "",
-    };
-    let folder = if found.len() <= FEW || !query.is_empty() { "" } else { folder }.to_owned();
-    let folders =
-        if found.len() <= FEW || !query.is_empty() { Vec::new() } else { folders(&mut found, &folder) };
-    let more = found.len().saturating_sub(MOST);
-    found.truncate(MOST);
+    let of = format!("list of logs of {id}?{}", params.without(&["more"]));
+    let from = params.one("more")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let List { folder, entries, next, is_deep } = list_of(home, params, from, open.as_deref()).await?;
+    let followed = followed(id, params, &entries, next.is_some()).filter(|_| grows && is_deep);
+    let failing = failing(job);
+    let (folders, mut found) = folders(entries, &failing);
+    found.sort_by_key(|log| (!FIRST.contains(&&*log.path), log.path.clone()));
     let open = match open {
-        Some(path) => {
-            // Of what still grows the end is new.
-            let at = At::parse(params)?.unwrap_or(if grows { At::End } else { At::Byte(0) });
-            let log = find(home, &path).await?;
-            let window = window(&log, at, WINDOW.1).await?;
-            let last = window.total_bytes.saturating_sub(WINDOW.1);
-            Some(LogLines {
-                path: window.path,
-                total: window.total_bytes,
-                window: (window.from, window.to),
-                is_whole: window.is_whole,
-                lines: window.lines.into_iter().map(|line| (line.offset, line.text)).collect(),
-                neighbours: (
-                    (window.from > 0).then(|| window.from.saturating_sub(WINDOW.1)),
-                    (!window.at_end).then_some(window.to),
-                ),
-                last,
-            })
-        }
+        Some(path) => Some(opened(home, &path, params, grows).await?),
         None => None,
     };
-    let search = if params.all("q").is_empty() {
-        None
-    } else {
-        let query = LogQuery { context: 2, limit: MATCHES, ..log_query(params)? };
-        let (found, next) = matches(home, id, params, &query).await?;
-        let rest = params.without(&["cursor"]);
-        Some(LogSearch {
-            matches: found.matches.into_iter().map(shown).collect(),
-            scanned: found.scanned_bytes,
-            total: found.total_bytes,
-            files: found.files,
-            next: next.map(|next| format!("/jobs/{id}/logs?{rest}&cursor={next}")).unwrap_or_default(),
-        })
-    };
+    let search = if params.all("q").is_empty() { None } else { Some(searched(home, id, params).await?) };
+    let node_id = open.as_ref().and_then(|open| LogName::of(&open.path).node_id);
     let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
+    let at = |more: &str| {
+        let rest = params.without(&["more", "cursor"]);
+        format!("/jobs/{id}/logs?{rest}{}more={more}", if rest.is_empty() { "" } else { "&" })
+    };
     let page = LogPage {
         chrome: &app.chrome,
         tabs: job.tabs(id, Tab::Logs),
@@ -119,12 +203,17 @@ async fn page(
         title: job.title(),
         folder: &folder,
         folders,
-        entries: found.into_iter().map(|log| LogEntry { path: log.file, bytes: log.bytes }).collect(),
-        more,
-        query,
+        entries: found,
+        next: next.map(|next| at(&cursor::write(&of, &next))).unwrap_or_default(),
+        query: params.one("name")?.unwrap_or_default(),
+        kinds: LogKind::ALL.map(|kind| (kind.as_str(), text("kind") == kind.as_str())).to_vec(),
+        node: text("node"),
+        failing: failing.into_iter().take(FAILING).collect(),
+        explains: explains(id, job),
         wanted: text("q"),
         is_regex: text("regex") == "true",
-        within: text("path"),
+        scopes: scopes(params, open.as_ref().map(|open| &*open.path), node_id),
+        followed,
         search,
         open,
         grows,
@@ -132,28 +221,158 @@ async fn page(
     Ok(Html(page.html()))
 }
 
-/// The folders in `folder`; of the logs those that lie in it are left.
-fn folders(found: &mut Vec<Log>, folder: &str) -> Vec<LogFolder> {
-    let mut folders: Vec<LogFolder> = Vec::new();
-    found.retain(|log| {
-        let Some(below) = log.file.strip_prefix(folder) else { return false };
-        let Some((name, _)) = below.split_once('/') else { return true };
-        let path = format!("{folder}{name}/");
-        let known = folders.iter_mut().rfind(|known| known.path == path);
-        match known {
-            Some(known) => {
-                known.logs += 1;
-                known.bytes += log.bytes;
+/// The window of a log that is asked for: without a word of where, of one that grows the end, else the beginning.
+async fn opened(home: &Home, path: &str, params: &Params, grows: bool) -> Result<LogLines, Problem> {
+    let at = At::parse(params)?.unwrap_or(if grows { At::End } else { At::Byte(0) });
+    let log = find(home, path).await?;
+    let mut window = window(&log, at, WINDOW.1).await?;
+    fit(&mut window, matches!(at, At::End));
+    let line = |line: crate::api::logs::Line| {
+        let rest = if line.cut { "\u{2026} the line goes on: raw has all of it" } else { "" };
+        (line.offset, format!("{}{rest}", line.text))
+    };
+    let last = window.total_bytes.saturating_sub(WINDOW.1);
+    Ok(LogLines {
+        path: window.path,
+        total: window.total_bytes,
+        window: (window.from, window.to),
+        is_whole: window.is_whole,
+        lines: window.lines.into_iter().map(line).collect(),
+        neighbours: (
+            (window.from > 0).then(|| window.from.saturating_sub(WINDOW.1)),
+            (!window.at_end).then_some(window.to),
+        ),
+        last,
+    })
+}
+
+/// Leaves out lines of a window whose markup is too long: at its beginning where the end is wanted, else at its end.
+fn fit(window: &mut Window, wants_end: bool) {
+    let mut left = MARKUP.0;
+    let mut fits = |line: &crate::api::logs::Line| {
+        let needed = line.text.len() + MARKUP.1;
+        let does = needed <= left;
+        left = left.saturating_sub(needed);
+        does
+    };
+    let all = window.lines.len();
+    if wants_end {
+        let kept = window.lines.iter().rev().take_while(|line| fits(line)).count().max(1);
+        let left_out = all.saturating_sub(kept);
+        window.lines.drain(..left_out);
+        window.from = window.lines.first().map_or(window.from, |line| line.offset);
+        return;
+    }
+    let kept = window.lines.iter().take_while(|line| fits(line)).count().max(1);
+    if let Some(next) = window.lines.get(kept) {
+        (window.to, window.at_end, window.is_whole) = (next.offset, false, true);
+        window.lines.truncate(kept);
+    }
+}
+
+/// What a search finds.
+async fn searched(home: &Home, id: &str, params: &Params) -> Result<LogSearch, Problem> {
+    let query = LogQuery { context: 2, limit: MATCHES, ..log_query(params)? };
+    let (found, next) = matches(home, id, params, &query).await?;
+    let rest = params.without(&["cursor"]);
+    Ok(LogSearch {
+        matches: found.matches.into_iter().map(shown).collect(),
+        scanned: found.scanned_bytes,
+        total: found.total_bytes,
+        files: found.files,
+        next: next.map(|next| format!("/jobs/{id}/logs?{rest}&cursor={next}")).unwrap_or_default(),
+    })
+}
+
+/// Where a search may look: everywhere, in what is chosen now, in the log that is open, in those of its node.
+fn scopes(params: &Params, open: Option<&str>, node_id: Option<u32>) -> Vec<LogScope> {
+    let of = |pairs: &[(&str, &str)]| {
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    };
+    let given = |name: &'static str| params.all(name).into_iter().map(move |value| (name, value));
+    let chosen: Vec<(&str, &str)> = SCOPE.into_iter().flat_map(given).collect();
+    let now = of(&chosen);
+    let says = |(name, value): &(&str, &str)| match *name {
+        "path" => (*value).to_owned(),
+        name => format!("{name} {value}"),
+    };
+    let mut scopes =
+        vec![LogScope { name: "all logs".to_owned(), is_chosen: now.is_empty(), ..LogScope::default() }];
+    if !now.is_empty() {
+        let name = chosen.iter().map(says).collect::<Vec<_>>().join(", ");
+        scopes.push(LogScope { value: now.clone(), name, is_chosen: true });
+    }
+    let node = node_id.map(|node| (of(&[("node", &node.to_string())]), format!("all logs of node {node}")));
+    let open = open.map(|path| (of(&[("path", path)]), format!("the open log, {path}")));
+    let others = open.into_iter().chain(node).filter(|(value, _)| *value != now);
+    scopes.extend(others.map(|(value, name)| LogScope { value, name, is_chosen: false }));
+    scopes
+}
+
+/// The logs of a list that may be followed together: those with the words of processes.
+fn followed(id: &str, params: &Params, entries: &[Listed], has_more: bool) -> Option<FollowedLogs> {
+    let is_of_script =
+        |log: &&Listed| matches!(log.kind, Some("stdout" | "stderr" | "entry_script" | "error"));
+    let all: Vec<&Listed> = entries.iter().filter(is_of_script).collect();
+    let is_chosen =
+        !params.all("node").is_empty() || !params.all("kind").is_empty() || !params.all("name").is_empty();
+    if all.is_empty() || !is_chosen || !params.all("q").is_empty() {
+        return None;
+    }
+    let logs = all.iter().take(FOLLOWED).map(|log| ("log", &*log.path));
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(logs).finish();
+    let rest = params.without(&["follow", "more"]);
+    let is_here = !params.all("follow").is_empty();
+    Some(FollowedLogs {
+        link: if is_here { String::new() } else { format!("/jobs/{id}/logs?{rest}&follow=true#follow") },
+        stream: format!("/jobs/{id}/live?{query}"),
+        count: all.len().min(FOLLOWED) as u64,
+        has_more: has_more || all.len() > FOLLOWED,
+    })
+}
+
+/// Nodes with tries that failed, those with most first.
+fn failing(job: &OnTabs) -> Vec<(u32, u64)> {
+    let rows = job.published.nodes.iter().flat_map(|nodes| &nodes.rows);
+    let mut failing: Vec<(u32, u64)> = rows
+        .filter(|row| row.of <= 1 && row.failed_tries > 0)
+        .map(|row| (row.node_id, row.failed_tries))
+        .collect();
+    failing.sort_by_key(|(node_id, failed)| (std::cmp::Reverse(*failed), *node_id));
+    failing
+}
+
+/// The error that cost most of a job that failed, or misses items, and its page.
+fn explains(id: &str, job: &OnTabs) -> Option<(String, String)> {
+    let result = &job.seen.result;
+    let is_bad = result.state == JobState::Failed
+        || (result.state == JobState::Completed && !result.findings.complete);
+    let live = job.published.live.as_ref().filter(|_| is_bad)?;
+    let first = live.top_errors.first()?;
+    let says = match (&*first.category, &*first.message) {
+        ("", message) => message.to_owned(),
+        (category, message) => format!("{category}: {message}"),
+    };
+    Some((plain(&says), format!("/jobs/{id}/errors/{}", first.id)))
+}
+
+/// The folders among what was listed, and the logs. Folders of nodes that failed stand first, and the node 9 before the node 10.
+fn folders(found: Vec<Listed>, failing: &[(u32, u64)]) -> (Vec<LogFolder>, Vec<LogEntry>) {
+    let (mut folders, mut logs) = (Vec::new(), Vec::new());
+    for each in found {
+        match each.bytes {
+            None => {
+                let failed = failing.iter().find(|(node_id, _)| Some(*node_id) == each.node_id);
+                let failed = failed.map_or(0, |(_, failed)| *failed);
+                let key = (failed == 0, each.node_id, each.path.clone());
+                folders.push((key, LogFolder { path: each.path, failed }));
             }
-            None => folders.push(LogFolder { path, logs: 1, bytes: log.bytes }),
+            Some(0) => {}
+            Some(bytes) => logs.push(LogEntry { path: each.path, bytes, grows: each.growing }),
         }
-        false
-    });
-    // The node 9 stands before the node 10.
-    let number =
-        |path: &str| path.trim_end_matches('/').rsplit('/').next().and_then(|name| name.parse::<u64>().ok());
-    folders.sort_by_cached_key(|each| (number(&each.path), each.path.clone()));
-    folders
+    }
+    folders.sort_by(|(one, _), (other, _)| one.cmp(other));
+    (folders.into_iter().map(|(_, folder)| folder).collect(), logs)
 }
 
 /// A match as the page shows it: the line cut into what fits and what does not.
@@ -181,21 +400,73 @@ fn shown(found: LogMatch) -> LogHit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::logs::Line;
 
     #[test]
-    fn many_logs_stand_in_folders() {
-        let log = |file: &str| Log { file: file.to_owned(), bytes: 2 };
-        let all = ["job_result.txt", "user/error/10/a.txt", "user/error/9/a.txt", "user/error/9/b.txt"];
-        let mut found: Vec<Log> = all.map(log).into();
-        let names = |folders: Vec<LogFolder>| {
-            folders.into_iter().map(|each| (each.path, each.logs, each.bytes)).collect::<Vec<_>>()
+    fn folders_of_nodes_that_failed_stand_first() {
+        let of = |path: &str, node_id, bytes| Listed {
+            path: path.to_owned(),
+            node_id,
+            bytes,
+            ..Listed::default()
         };
-        assert_eq!(names(folders(&mut found, "")), [("user/".to_owned(), 3, 6)]);
-        assert_eq!(found.iter().map(|log| &*log.file).collect::<Vec<_>>(), ["job_result.txt"]);
-        let mut found: Vec<Log> = all.map(log).into();
-        let expected = [("user/error/9/".to_owned(), 2, 4), ("user/error/10/".to_owned(), 1, 2)];
-        assert_eq!(names(folders(&mut found, "user/error/")), expected);
-        assert!(found.is_empty());
+        let found = vec![
+            of("user/error/10/", Some(10), None),
+            of("user/error/9/", Some(9), None),
+            of("user/error/17/", Some(17), None),
+            of("user/error.txt", None, Some(3)),
+            of("user/empty.txt", None, Some(0)),
+        ];
+        let (folders, logs) = folders(found, &[(17, 4)]);
+        let seen: Vec<_> = folders.iter().map(|folder| (&*folder.path, folder.failed)).collect();
+        assert_eq!(seen, [("user/error/17/", 4), ("user/error/9/", 0), ("user/error/10/", 0)]);
+        assert_eq!(logs.iter().map(|log| &*log.path).collect::<Vec<_>>(), ["user/error.txt"]);
+    }
+
+    #[test]
+    fn a_field_says_where_a_search_looks() {
+        let params = scoped(&Params::parse("q=x&scope=path%3Da%252Fb.txt&node=3"));
+        assert_eq!((params.all("path"), params.all("node")), (vec!["a/b.txt"], vec!["3"]));
+        let params = scoped(&Params::parse("q=x&scope=node%3D17%26kind%3Dstderr%26cursor%3Dy"));
+        assert!(params.all("cursor").is_empty());
+        let scopes = scopes(&params, Some("user/stdout/17/a.txt"), Some(17));
+        let seen: Vec<_> = scopes.iter().map(|scope| (&*scope.name, scope.is_chosen)).collect();
+        let expected = [
+            ("all logs", false),
+            ("kind stderr, node 17", true),
+            ("the open log, user/stdout/17/a.txt", false),
+            ("all logs of node 17", false),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(scopes[3].value, "node=17");
+    }
+
+    #[test]
+    fn a_window_of_short_lines_has_fewer_of_them() {
+        let lines =
+            |count: u64| (0..count).map(|at| Line { offset: at * 2, text: "x".to_owned(), cut: false });
+        let window = |count| Window {
+            path: String::new(),
+            total_bytes: 2 * count,
+            from: 0,
+            to: 2 * count,
+            at_end: true,
+            lines: lines(count).collect(),
+            is_whole: true,
+        };
+        let most = (MARKUP.0 / (1 + MARKUP.1)) as u64;
+        let mut long = window(100_000);
+        fit(&mut long, false);
+        assert_eq!((long.lines.len() as u64, long.to, long.at_end), (most, 2 * most, false));
+        let mut long = window(100_000);
+        fit(&mut long, true);
+        assert_eq!(
+            (long.lines.len() as u64, long.from, long.to, long.at_end),
+            (most, 2 * (100_000 - most), 200_000, true)
+        );
+        let mut short = window(9);
+        fit(&mut short, false);
+        assert_eq!((short.lines.len(), short.to, short.at_end), (9, 18, true));
     }
 
     #[test]

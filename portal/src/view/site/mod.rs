@@ -38,7 +38,7 @@ pub use invoke::{Asked, AskedInput, GivenCall, InvokePage};
 pub use job::{Due, JobPage};
 pub use jobs::{JobRow, JobsPage, SortLink, StateCount};
 pub use listed::{running_table, slow_table, waiting_table};
-pub use logs::{LogEntry, LogFolder, LogHit, LogLines, LogPage, LogRows, LogSearch};
+pub use logs::{FollowedLogs, LogEntry, LogFolder, LogHit, LogLines, LogPage, LogRows, LogScope, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, RunFact, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub use nodes::{HostNode, HostSeries, NodePage, NodeProcess, NodesPage, hosts_html};
