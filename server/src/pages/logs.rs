@@ -231,7 +231,6 @@ async fn opened(home: &Home, path: &str, params: &Params, grows: bool) -> Result
         let rest = if line.cut { "\u{2026} the line goes on: raw has all of it" } else { "" };
         (line.offset, format!("{}{rest}", line.text))
     };
-    let last = window.total_bytes.saturating_sub(WINDOW.1);
     Ok(LogLines {
         path: window.path,
         total: window.total_bytes,
@@ -242,7 +241,6 @@ async fn opened(home: &Home, path: &str, params: &Params, grows: bool) -> Result
             (window.from > 0).then(|| window.from.saturating_sub(WINDOW.1)),
             (!window.at_end).then_some(window.to),
         ),
-        last,
     })
 }
 

@@ -92,8 +92,6 @@ pub struct LogLines {
     pub is_whole: bool,
     /// Where the windows before and behind begin; nothing where there are none.
     pub neighbours: (Option<u64>, Option<u64>),
-    /// Where the last window begins.
-    pub last: u64,
 }
 
 /// A line as a page shows it, or what stands between lines.
