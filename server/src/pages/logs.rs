@@ -94,7 +94,7 @@ async fn piece(home: &Home, path: &str, params: &Params) -> Result<Response, Pro
 
 /// The parameters with those that the field `scope` stands for in its place.
 fn scoped(params: &Params) -> Params {
-    let of_field = Params::parse(params.all("scope").first().copied().unwrap_or_default());
+    let of_field = Params::at("", params.all("scope").first().copied().unwrap_or_default());
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let more =
         SCOPE.iter().flat_map(|name| of_field.all(name).into_iter().map(move |value| own(name, value)));
