@@ -183,7 +183,8 @@ pub(crate) async fn processes(home: &Home, node_id: u32) -> Result<Vec<NodeProce
 
 /// The number of a node in an address.
 pub(crate) fn node_of(text: &str) -> Result<u32, Problem> {
-    text.parse().map_err(|_| Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {text:?}.")))
+    text.parse()
+        .map_err(|_| Problem::new(Kind::NODE_NOT_FOUND, format_args!("The job has no node {text:?}.")))
 }
 
 /// Addresses about a node.
@@ -226,8 +227,8 @@ pub(crate) async fn one(
     let Some(known) = &published.nodes else { return Err(none()) };
     let found = nodes(known, NodeOrder::Id, published.has_ended());
     let found = found.into_iter().find(|one| one.node_id == Some(node_id));
-    let found =
-        found.ok_or_else(|| Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node_id}.")))?;
+    let found = found
+        .ok_or_else(|| Problem::new(Kind::NODE_NOT_FOUND, format_args!("The job has no node {node_id}.")))?;
     let init = published.live.as_ref().map(|live| &live.init);
     let init = init.filter(|init| init.failures > 0 && init.node_id == node_id && !init.error.is_empty());
     let below = |what: &str| format!("/api/v1/jobs/{id}/{what}node={node_id}");

@@ -121,7 +121,7 @@ pub(crate) async fn one(
         .collect();
     let may_drain = app.chrome.has_fleet && who.role.allows(Role::Admin);
     let page = NodePage::new(&app.chrome, &facts, node_id, &processes, hosts, may_drain);
-    let absent = || Problem::new(Kind::NOT_FOUND, format_args!("The job has no node {node:?}."));
+    let absent = || Problem::new(Kind::NODE_NOT_FOUND, format_args!("The job has no node {node:?}."));
     Ok(Html(page.ok_or_else(absent)?.html()))
 }
 

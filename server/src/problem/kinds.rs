@@ -52,6 +52,8 @@ kinds! {
         "The job has no error group of this id, or it was run by an older prs, which did not group its errors. The list of errors has all groups; each keeps its id in every start of the job.";
     MINI_BATCH_NOT_FOUND, "mini-batch-not-found", 404, "Nothing is known of this mini-batch",
         "The plan of the job has no such mini-batch, or not yet: mini-batches are numbered from 0 in the order of the input. Of what waits or runs for the first time little is told; on a fleet a try is known some seconds after it ended.";
+    NODE_NOT_FOUND, "node-not-found", 404, "The job has no such node",
+        "No node of the job has this number: nodes are numbered from 0 in the order in which they joined it. The list of nodes has all that there were.";
     NO_STATISTICS, "no-statistics", 404, "There are no statistics",
         "The orchestrator of a job publishes them some seconds after it begins. There are none of a pipeline, whose steps have their own, and none of what an older prs ran; what hosts did is known where resource_monitor_interval is not 0.";
     ENDPOINT_NOT_FOUND, "endpoint-not-found", 404, "There is no such endpoint, or no such deployment",
