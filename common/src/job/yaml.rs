@@ -126,11 +126,25 @@ pub(crate) fn scalar(text: &str) -> Node {
     Node { line: None, value: Value::Scalar { text: text.to_owned(), kind } }
 }
 
+/// The bytes of a line before its first text: each level that begins on it has at least one of them.
+fn indent(line: &str) -> usize {
+    let mut rest = line;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t']);
+        let token = rest.split([' ', '\t']).next().unwrap_or_default();
+        let begins_a_level = matches!(token, "-" | "?" | ":" | "---") || token.starts_with(['&', '!']);
+        if !begins_a_level {
+            return line.len() - rest.len();
+        }
+        rest = &rest[token.len()..];
+    }
+}
+
 /// Parses the one document of `text`, which is a mapping.
 pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
-    let deep = |line: &str| line.len() - line.trim_start_matches([' ', '-', '?']).len() > MAX_INDENT;
-    if let Some(index) = text.lines().position(deep) {
+    let is_deep = |line: &str| line.split('\r').any(|line| indent(line) > MAX_INDENT);
+    if let Some(index) = text.lines().position(is_deep) {
         let message = format!("the line is indented by more than {MAX_INDENT} columns: nest less deeply");
         return Err(YamlError { line: Some(index + 1), message });
     }
@@ -308,6 +322,16 @@ mod tests {
             let yaml = format!("k:\n  {}1{}\n", open.repeat(200_000), close.repeat(200_000));
             let error = parse(&yaml).unwrap_err();
             assert_eq!(error.line, Some(2), "{error:?}");
+        }
+        // Whatever begins levels, and what stands between, the parser does not fall that deep.
+        for level in [
+            "? : ", ": ", ": ? ", "? &a ", "? !a ", "- !a ", "a: ? ", "? a: ", "- a: ", "a: - ", "\t- ",
+            "?\t",
+        ] {
+            for before in ["", "--- ", "a\r", "k:\r\n "] {
+                let yaml = format!("{before}{}1\n", level.repeat(50_000));
+                assert!(parse(&yaml).is_err(), "{before:?} {level:?}");
+            }
         }
     }
 
