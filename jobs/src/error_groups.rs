@@ -9,13 +9,12 @@ use prs_common::mini_batch::{MiniBatchIndex, id_of};
 use prs_common::statistics::ErrorExample;
 use prs_common::storage::StorageExt;
 use prs_orchestrator::JobRecord;
-use prs_orchestrator::segments::failed_mini_batches::named_in;
 
 use crate::errors::{complete, failed_mini_batches, traceback_in};
 use crate::failure::Failure;
 use crate::homes::{JobHome, Seen};
 use crate::mini_batches::{Cursor, FoundTry, Wanted, lost};
-use crate::records::{DistinctError, ErrorGroupRecord, FailedMiniBatch, Item};
+use crate::records::{DistinctError, ErrorGroupRecord, FailedMiniBatch, FailedTry, Item};
 use crate::statistics::published_parts;
 
 /// Bytes of the log of a process that are looked into for the traceback of a try, at its beginning and at its end.
@@ -98,7 +97,7 @@ pub async fn lost_items(
     }
     let (mut mini_batches, mut complete) = (Vec::new(), page.complete);
     for outcome in page.tries {
-        let named = items_of(&outcome.descriptor);
+        let named = Item::named_in(&outcome.descriptor);
         let (input, items) = match named {
             Some((input, items)) => (record.spec.inputs.get(input).map(|input| input.name.clone()), items),
             None => (None, known.remove(&outcome.index).unwrap_or_default()),
@@ -107,9 +106,34 @@ pub async fn lost_items(
         let mut tries = before.remove(&outcome.index).unwrap_or_default();
         tries.push(outcome);
         tries.sort_by_key(|one| (one.incarnation, one.number));
-        mini_batches.extend(FailedMiniBatch::of(tries, input, items));
+        mini_batches.extend(lacking(tries, input, items));
     }
     Ok(LostItems { mini_batches, next: page.next, complete, as_of_us: page.as_of_us })
+}
+
+/// A mini-batch by its `tries` that failed, and its items; nothing where there is no try. The last try tells what is missing.
+fn lacking(tries: Vec<FoundTry>, input: Option<String>, items: Vec<Item>) -> Option<FailedMiniBatch> {
+    let last = tries.last()?;
+    Some(FailedMiniBatch {
+        mini_batch_id: last.id.clone(),
+        minibatch_index: last.index,
+        input,
+        items,
+        items_total: Some(last.items),
+        items_missing: Some(last.items.saturating_sub(last.succeeded_items)),
+        tries: tries.into_iter().map(failed).collect(),
+    })
+}
+
+fn failed(one: FoundTry) -> FailedTry {
+    FailedTry {
+        r#try: one.number,
+        status: one.status.to_owned(),
+        category: one.category.unwrap_or_default(),
+        message: one.message.unwrap_or_default(),
+        node_id: one.node_id,
+        process: one.process,
+    }
 }
 
 /// The list beside the output of a job that has ended, where it is not too long.
@@ -120,10 +144,4 @@ async fn listed(home: &dyn JobHome, record: &JobRecord) -> Result<Vec<FailedMini
         }
         _ => Ok(Vec::new()),
     }
-}
-
-/// The input that a descriptor is of, by its position, and the items that it names; nothing where there is none.
-pub(crate) fn items_of(descriptor: &[u8]) -> Option<(usize, Vec<Item>)> {
-    let (input, items) = named_in(descriptor)?;
-    Some((input, items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect()))
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::api::ROUTES;
 use crate::app::App;
 use crate::auth::proxy::WithoutRole;
-use crate::auth::{Principal, Role, check, not_known};
+use crate::auth::{OwnOnly, Principal, Role, check, not_known};
 use crate::pages::PAGES;
 use crate::problem::{Kind, Problem};
 
@@ -25,10 +25,6 @@ enum Need {
     /// A role.
     Role(Role),
 }
-
-/// That who asks gets what is their own alone.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OwnOnly;
 
 /// Lists that who calls endpoints gets their own jobs of.
 const OWN_LISTS: [&str; 3] = [

@@ -43,6 +43,5 @@ def map_path_parameters(context: HookContext, path_parameters: dict[str, Any]) -
 
 @schemathesis.hook
 def filter_failure(context: HookContext, failure: Any, case: Any, response: Any) -> bool:
-    """Which failures count: an address that was shown five wrong tokens within a minute is sent away, whatever
-    it asks for."""
+    """Which failures count: an address that showed five wrong tokens within a minute is sent away."""
     return not ("invalid authentication" in failure.title and "429 Too Many Requests" in failure.message)

@@ -92,7 +92,9 @@ def pages(site: Site, jobs: dict[str, str]) -> list[str]:
         f"/compare?a={job}&b=none",
     ]
     found += ["/submit", "/endpoints", "/endpoints/letters-batch", "/endpoints/no-deployment"]
-    found += [f"/endpoints/letters-batch/{tab}" for tab in ["invoke", "edit", "delete", "deployments/first/delete"]]
+    found += [
+        f"/endpoints/letters-batch/{tab}" for tab in ["invoke", "edit", "delete", "deployments/first/delete"]
+    ]
     found += [f"/registry/{kind}" for kind in ["models", "data", "environments", "components"]]
     found += ["/registry/data?q=nothing-like-it", "/registry/data/letters", "/registry/data/letters/1"]
     found += [

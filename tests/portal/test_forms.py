@@ -105,7 +105,7 @@ def test_an_endpoint_is_called_by_a_form(site: Site, page: Page) -> None:
     expect(page.locator("table.jobs tbody tr")).to_have_count(1)
     page.goto(f"{site.url}/endpoints/letters-batch")
     deployed = page.locator("section[aria-labelledby=h-deployments] tbody tr")
-    expect(deployed).to_contain_text("1 × 1")
+    expect(deployed).to_contain_text("1 \u00d7 1")
     expect(deployed).to_contain_text("1 / 0 / p50")
     expect(page.locator("section[aria-labelledby=h-jobs] tbody tr")).to_have_count(1)
 
@@ -135,7 +135,9 @@ inputs:
   text: {type: uri_file}
 jobs:
   say:
-    command: "cat ${{inputs.text}} > ${{outputs.said}}; echo ${{inputs.word}} ${{inputs.times}} ${{inputs.loud}}"
+    command: >-
+      cat ${{inputs.text}} > ${{outputs.said}};
+      echo ${{inputs.word}} ${{inputs.times}} ${{inputs.loud}}
     inputs:
       word: ${{parent.inputs.word}}
       times: ${{parent.inputs.times}}
@@ -158,10 +160,16 @@ def test_literals_of_a_pipeline_are_asked_for_by_their_types(site: Site, page: P
     page.goto(f"{site.url}/endpoints/typed-batch/invoke")
     times = page.locator("[name='value.times']")
     assert [times.get_attribute(name) for name in ["type", "min", "max", "step"]] == ["number", "1", "3", "1"]
-    assert page.locator("[name='value.loud'] option").all_text_contents() == ["false, the default", "true", "false"]
+    assert page.locator("[name='value.loud'] option").all_text_contents() == [
+        "false, the default",
+        "true",
+        "false",
+    ]
     times.fill("3")
     page.select_option("[name='value.loud']", "true")
-    page.set_input_files("[name='file.text']", {"name": "t.txt", "mimeType": "text/plain", "buffer": b"text\n"})
+    page.set_input_files(
+        "[name='file.text']", {"name": "t.txt", "mimeType": "text/plain", "buffer": b"text\n"}
+    )
     page.click("button:has-text('Call typed-batch')")
     page.wait_for_url("**/jobs/*")
     expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)

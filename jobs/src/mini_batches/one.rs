@@ -13,7 +13,6 @@ use super::found::FoundTry;
 use super::narrowed::under_way;
 use super::parts;
 use super::wanted::Wanted;
-use crate::error_groups::items_of;
 use crate::failure::Failure;
 use crate::homes::{JobHome, Seen};
 use crate::records::Item;
@@ -133,7 +132,7 @@ async fn one(
                 if which == Which::All {
                     found.tries.extend(own.map(|row| FoundTry::new(&block, row)));
                 } else if let Some(row) = own.find(|row| !row.descriptor.is_empty()) {
-                    found.items = items_of(&row.descriptor).map(|(_, items)| items);
+                    found.items = Item::named_in(&row.descriptor).map(|(_, items)| items);
                 }
             }
         }

@@ -6,9 +6,8 @@ use prs_common::statistics;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::job::errors::{ErrorGroup, Example};
 use prs_orchestrator::report::group_id_of;
+use prs_orchestrator::segments::failed_mini_batches::named_in;
 use serde::{Deserialize, Serialize};
-
-use crate::mini_batches::FoundTry;
 
 /// The errors of a job; of one that has not ended, those so far.
 #[derive(Debug, Serialize)]
@@ -88,48 +87,19 @@ pub struct FailedItems {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailedMiniBatch {
     /// Which one.
-    mini_batch_id: String,
+    pub(crate) mini_batch_id: String,
     /// The same as a number, from 0.
     pub minibatch_index: u64,
     /// The name of its input.
-    input: Option<String>,
+    pub(crate) input: Option<String>,
     /// Its items.
     pub items: Vec<Item>,
     /// How many there are; null where nobody could tell.
-    items_total: Option<u64>,
+    pub(crate) items_total: Option<u64>,
     /// How many of them are missing from the result.
-    items_missing: Option<u64>,
+    pub(crate) items_missing: Option<u64>,
     /// Its tries that failed, the first one first.
-    tries: Vec<FailedTry>,
-}
-
-impl FailedMiniBatch {
-    /// Of its `tries` that failed, and its items; nothing where there is no try. The last try tells what is missing.
-    pub(crate) fn of(tries: Vec<FoundTry>, input: Option<String>, items: Vec<Item>) -> Option<Self> {
-        let last = tries.last()?;
-        Some(Self {
-            mini_batch_id: last.id.clone(),
-            minibatch_index: last.index,
-            input,
-            items,
-            items_total: Some(last.items),
-            items_missing: Some(last.items.saturating_sub(last.succeeded_items)),
-            tries: tries.into_iter().map(FailedTry::from).collect(),
-        })
-    }
-}
-
-impl From<FoundTry> for FailedTry {
-    fn from(one: FoundTry) -> Self {
-        Self {
-            r#try: one.number,
-            status: one.status.to_owned(),
-            category: one.category.unwrap_or_default(),
-            message: one.message.unwrap_or_default(),
-            node_id: one.node_id,
-            process: one.process,
-        }
-    }
+    pub(crate) tries: Vec<FailedTry>,
 }
 
 /// An item, or items that belong together.
@@ -157,22 +127,30 @@ pub enum Item {
     },
 }
 
+impl Item {
+    /// The input that a descriptor is of, by its position, and the items that it names; nothing where there is none.
+    pub(crate) fn named_in(descriptor: &[u8]) -> Option<(usize, Vec<Self>)> {
+        let (input, items) = named_in(descriptor)?;
+        Some((input, items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect()))
+    }
+}
+
 /// A try that failed.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct FailedTry {
+pub(crate) struct FailedTry {
     /// Which one, from 1.
-    r#try: u32,
+    pub(crate) r#try: u32,
     /// How it ended: `RUN_EXCEPTION`, `RUN_TIMEOUT`, ...
-    status: String,
+    pub(crate) status: String,
     /// Class of the exception, or what stands for it.
-    category: String,
+    pub(crate) category: String,
     /// Its message.
-    message: String,
+    pub(crate) message: String,
     /// The node where it ran.
-    node_id: u32,
+    pub(crate) node_id: u32,
     /// The process that ran it.
-    process: String,
+    pub(crate) process: String,
 }
 
 /// An error group of a job.

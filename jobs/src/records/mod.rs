@@ -30,6 +30,7 @@ pub use assets::{Asset, AssetList, Data, DataList, Registered, RegisteredName};
 pub use endpoints::{
     AzureJob, AzureJobs, Deployment, Deployments, Downloaded, Endpoint, Endpoints, scoring_uri,
 };
+pub(crate) use errors::FailedTry;
 pub use errors::{DistinctError, ErrorGroupRecord, Errors, FailedItems, FailedMiniBatch, Item};
 pub use job::Job;
 pub use lists::{

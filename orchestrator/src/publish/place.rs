@@ -9,7 +9,8 @@ use std::sync::Arc;
 use prs_common::dataset::remote::RemotePath;
 use prs_common::failpoint;
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::mini_batch::StoreRef;
+use prs_common::mini_batch::{MiniBatchIndex, StoreRef};
+use prs_common::segment::OutputFile;
 use prs_common::storage::{Reach, Storage, StorageError, StorageErrorKind};
 
 use super::files::bring;
@@ -18,8 +19,6 @@ use super::{Room, check_room, make_room, placed, withdraw};
 use crate::JobContext;
 use crate::inputs::Opener;
 use crate::job::record::Output;
-use crate::segments::catalog::Catalog;
-use crate::segments::failed_mini_batches;
 
 /// The folder `place` of a bucket, an `s3://` URL, of which no more than `reach` may be used.
 ///
@@ -48,7 +47,7 @@ fn below(bucket: Arc<dyn Storage>, key: &str) -> Arc<dyn Storage> {
 }
 
 /// The job as one whose output is that folder; nothing where it names none.
-async fn there(job: &JobContext) -> Result<Option<JobContext>, StorageError> {
+pub(crate) async fn there(job: &JobContext) -> Result<Option<JobContext>, StorageError> {
     let Some(place) = &job.spec.deliver_to else { return Ok(None) };
     let RemotePath { bucket, key } = apart(place)?;
     let output = below(job.inputs.get(StoreRef::Url(&bucket)).await?, &key);
@@ -59,15 +58,15 @@ async fn there(job: &JobContext) -> Result<Option<JobContext>, StorageError> {
 /// the job names no place. May be repeated.
 pub(crate) async fn deliver(
     job: &JobContext,
-    catalog: &Catalog,
+    (files, has_failed): (&[(MiniBatchIndex, OutputFile)], bool),
     output: &Output,
 ) -> Result<Option<String>, StorageError> {
     let Some(there) = there(job).await? else { return Ok(None) };
-    if catalog.failures.listed().next().is_some() {
+    if has_failed {
         // Written when the nodes have left, which is too late to hear that the name is taken.
         check_room(&there, FAILED_MINI_BATCHES).await?;
     }
-    bring(&there, &catalog.files).await?;
+    bring(&there, files).await?;
     failpoint::pass("files_delivered");
     let Some(sha256) = &output.sha256 else { return Ok(Some(there.output.uri(""))) };
     let name = &job.spec.append_row_file_name;
@@ -78,14 +77,6 @@ pub(crate) async fn deliver(
     }
     failpoint::pass("result_delivered");
     Ok(Some(there.output.uri(name)))
-}
-
-/// Delivers the list of what failed, or removes that of a former start, once all nodes have left.
-pub(crate) async fn deliver_failures(job: &JobContext, catalog: &Catalog) -> Result<(), StorageError> {
-    match there(job).await? {
-        Some(there) => failed_mini_batches::list(&there, catalog).await,
-        None => Ok(()),
-    }
 }
 
 /// Takes the result back from there, where the job brought it.
@@ -120,15 +111,8 @@ mod tests {
     use super::*;
     use crate::fixtures::Fixture;
     use crate::inputs::InputStores;
-    use crate::report::processed_mini_batches::ProcessedMiniBatches;
 
     const RESULT: &str = "parallel_run_step.txt";
-
-    /// The catalog of a job without segments.
-    fn catalog(fixture: &Fixture) -> Catalog {
-        let report = ProcessedMiniBatches::create(&fixture.job.logs.join("report")).unwrap();
-        Catalog::new(&fixture.job, 0, (report, None))
-    }
 
     /// A job whose place is a folder that stands for a bucket, with this result.
     async fn job(fixture: &Fixture, bucket: &LocalStorage, rows: &'static str) -> (JobContext, Output) {
@@ -160,27 +144,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bucket = LocalStorage::new(folder.path());
         let mut fixture = Fixture::new(1).await;
-        let catalog = catalog(&fixture);
         let there = async || bucket.get(&format!("out/{RESULT}")).await.ok();
         let (first, output) = job(&fixture, &bucket, "first").await;
         for _ in 0..2 {
-            let uri = deliver(&first, &catalog, &output).await.unwrap();
+            let uri = deliver(&first, (&[], false), &output).await.unwrap();
             assert!(uri.unwrap().ends_with(&format!("out/{RESULT}")));
             assert_eq!(there().await.unwrap(), "first");
         }
         // A later start brings another one.
         fixture.job.incarnation = 2;
         let (second, output) = job(&fixture, &bucket, "second").await;
-        deliver(&second, &catalog, &output).await.unwrap();
+        deliver(&second, (&[], false), &output).await.unwrap();
         assert_eq!(there().await.unwrap(), "second");
         // Somebody else puts something there.
         bucket.put(&format!("out/{RESULT}"), "mine".into(), PutMode::Overwrite).await.unwrap();
-        let refused = deliver(&second, &catalog, &output).await.unwrap_err();
+        let refused = deliver(&second, (&[], false), &output).await.unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::AlreadyExists, "{refused}");
         withdraw_delivered(&second, RESULT).await.unwrap();
         assert_eq!(there().await.unwrap(), "mine");
         bucket.delete(&format!("out/{RESULT}")).await.unwrap();
-        deliver(&second, &catalog, &output).await.unwrap();
+        deliver(&second, (&[], false), &output).await.unwrap();
         withdraw_delivered(&second, RESULT).await.unwrap();
         assert_eq!(there().await, None);
         assert_eq!(second.output.get(RESULT).await.unwrap(), "second", "it stays in the output of the job");
@@ -193,7 +176,7 @@ mod tests {
         let fixture = Fixture::new(1).await;
         let (job, output) = job(&fixture, &bucket, "rows").await;
         job.output.put(RESULT, "rose".into(), PutMode::Overwrite).await.unwrap();
-        let damaged = deliver(&job, &catalog(&fixture), &output).await.unwrap_err();
+        let damaged = deliver(&job, (&[], false), &output).await.unwrap_err();
         assert_eq!(damaged.kind, StorageErrorKind::Damaged, "{damaged}");
         assert!(bucket.list_all("").await.unwrap().is_empty());
     }

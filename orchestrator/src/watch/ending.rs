@@ -59,7 +59,9 @@ impl Watch<'_> {
         if let Some(catalog) = &self.catalog {
             failed_mini_batches::list(self.job, catalog).await?;
             if end.state == JobState::Completed {
-                publish::deliver_failures(self.job, catalog).await?;
+                if let Some(there) = publish::there(self.job).await? {
+                    failed_mini_batches::list(&there, catalog).await?;
+                }
             } else if EndReason::is_not_delivered(&end.reason) && output.sha256.is_none() {
                 output = kept(self.job, catalog.returned).await?;
             }
@@ -132,8 +134,9 @@ impl Watch<'_> {
         let job = self.job;
         let (began, mut backoff) = (Instant::now(), Backoff::new(FIRST_PAUSE, LONGEST_PAUSE));
         let patience = if job.policy.waits_for_servers { PATIENCE } else { PATIENCE_OF_ONE };
+        let brought = (&*catalog.files, catalog.failures.listed().next().is_some());
         loop {
-            let error = match publish::deliver(job, catalog, output).await {
+            let error = match publish::deliver(job, brought, output).await {
                 Ok(uri) => return Ok(Ok(uri)),
                 Err(error) => error,
             };

@@ -177,8 +177,8 @@ class Server:
         """Calls a batch endpoint; returns the job that runs.
 
         Data is registered (`azureml:hearts@latest`), or at a URL. A model has one input: a text, or a mapping
-        such as `{"data": {"path": "azureml:hearts@latest", "type": "uri_folder"}}`, whatever name it has there.
-        A pipeline has inputs by their names: texts, numbers, or mappings with `path` and `type`. `outputs`
+        such as `{"data": {"path": "azureml:hearts@latest", "type": "uri_folder"}}`, with any name. A pipeline
+        has inputs by their names: texts, numbers, or mappings with `path` and `type`. `outputs`
         say where outputs go. `deployment` is which one answers, else the default. `name` becomes the id of
         the job, and is refused where there is one. `settings` are those of one call, such as
         `mini_batch_size=20`."""

@@ -23,14 +23,13 @@ use super::endpoints::{names, problem_of_reading};
 use super::job_object::{JobObject, JobSummary, cancel_asked_us};
 use super::received::json_or_nothing;
 use crate::app::App;
-use crate::auth::{May, MayRead, MaySubmit, Principal};
+use crate::auth::{May, MayRead, MaySubmit, OwnOnly, Principal};
 use crate::http::cursor;
 pub(crate) use crate::http::page::Page;
 use crate::http::page::with_next;
 use crate::http::params::{Params, bad};
 use crate::index::{Snapshot, Summary};
 use crate::problem::{Kind, Problem};
-use crate::roles::OwnOnly;
 
 /// How long who waits for a change is kept waiting, at most and by default, seconds.
 const PATIENCE: (u64, u64) = (60, 30);

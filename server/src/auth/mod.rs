@@ -25,7 +25,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 pub(crate) use access::{Access, Known, May, MayAdmin, MayRead, MaySubmit, check, not_known};
 pub(crate) use prs_jobs::tokens::Role;
-pub(crate) use role::{How, Principal};
+pub(crate) use role::{How, OwnOnly, Principal};
 
 /// A text of `N` random bytes that may stand in an address.
 pub(crate) fn random_text<const N: usize>() -> String {

@@ -20,6 +20,10 @@ pub(crate) enum How {
     Token,
 }
 
+/// That who asks gets what is their own alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnOnly;
+
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
