@@ -90,14 +90,14 @@ pub async fn lost_items(
     }
     let page = found.page;
     let mut known = HashMap::new();
-    if page.tries.iter().any(|one| one.descriptor.is_empty()) {
-        // An older prs wrote no descriptors into its table.
+    if page.tries.iter().any(|one| one.named.is_empty()) {
+        // An older prs named no items in its table.
         let listed = listed(home, record).await?;
         known.extend(listed.into_iter().map(|one| (one.minibatch_index, one.items)));
     }
     let (mut mini_batches, mut complete) = (Vec::new(), page.complete);
     for outcome in page.tries {
-        let named = Item::named_in(&outcome.descriptor);
+        let named = Item::named_in(&outcome.named);
         let (input, items) = match named {
             Some((input, items)) => (record.spec.inputs.get(input).map(|input| input.name.clone()), items),
             None => (None, known.remove(&outcome.index).unwrap_or_default()),

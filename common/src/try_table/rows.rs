@@ -46,9 +46,9 @@ record! {
         pub group: String,
         /// Where in the logs of its process what it printed is, where that is known.
         pub printed: Option<Printed>,
-        /// The descriptor of the mini-batch, to name its items: in the table of troubled ones, of an outcome that failed or lacks items;
-        /// else empty.
-        pub descriptor: ByteBuf,
+        /// The input of the mini-batch, by its position, and its items, as JSON: in the table of troubled ones, of an outcome that failed or
+        /// lacks items; else empty.
+        pub named: ByteBuf,
     }
 }
 

@@ -92,9 +92,9 @@ pub struct FoundTry {
     pub times_us: [u64; 4],
     #[serde(skip)]
     cpu_us: u64,
-    /// Its descriptor, where the table has it.
+    /// Its input and items, as JSON, where the table has them.
     #[serde(skip)]
-    pub(crate) descriptor: Vec<u8>,
+    pub(crate) named: Vec<u8>,
 }
 
 impl FoundTry {
@@ -139,7 +139,7 @@ impl FoundTry {
             printed,
             times_us: [row.started_us, row.elapsed_us, row.load_us, row.run_us],
             cpu_us: row.cpu_us,
-            descriptor: row.descriptor.into_vec(),
+            named: row.named.into_vec(),
         }
     }
 

@@ -131,8 +131,8 @@ async fn one(
                 let mut own = rows.into_iter().filter(|row| row.index == index);
                 if which == Which::All {
                     found.tries.extend(own.map(|row| FoundTry::new(&block, row)));
-                } else if let Some(row) = own.find(|row| !row.descriptor.is_empty()) {
-                    found.items = Item::named_in(&row.descriptor).map(|(_, items)| items);
+                } else if let Some(row) = own.find(|row| !row.named.is_empty()) {
+                    found.items = Item::named_in(&row.named).map(|(_, items)| items);
                 }
             }
         }

@@ -6,7 +6,6 @@ use prs_common::statistics;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::job::errors::{ErrorGroup, Example};
 use prs_orchestrator::report::group_id_of;
-use prs_orchestrator::segments::failed_mini_batches::named_in;
 use serde::{Deserialize, Serialize};
 
 /// The errors of a job; of one that has not ended, those so far.
@@ -128,10 +127,9 @@ pub enum Item {
 }
 
 impl Item {
-    /// The input that a descriptor is of, by its position, and the items that it names; nothing where there is none.
-    pub(crate) fn named_in(descriptor: &[u8]) -> Option<(usize, Vec<Self>)> {
-        let (input, items) = named_in(descriptor)?;
-        Some((input, items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect()))
+    /// The input, by its position, and the items that a row of the table of tries names; nothing where it names none.
+    pub(crate) fn named_in(row: &[u8]) -> Option<(usize, Vec<Self>)> {
+        serde_json::from_slice(row).ok()
     }
 }
 

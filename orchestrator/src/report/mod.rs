@@ -2,6 +2,7 @@
 
 pub mod error_list;
 pub mod init_errors;
+pub(crate) mod items;
 pub mod job_result;
 pub mod journal;
 mod lost_nodes;

@@ -15,6 +15,7 @@ use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
 use prs_common::try_table::{Block, DIRECTORY, Directory, Extent, FOLDER, Row, Which};
 
+use super::items::named;
 use super::processed_mini_batches::NOT_FIRST;
 use super::statistics::group_id_of;
 use super::write_whole;
@@ -86,8 +87,8 @@ impl TryTable {
             })
             .collect();
         let described = |(row, record): (&(Row, bool), &TryRecord)| {
-            let descriptor = record.failed.clone().filter(|_| row.0.is_outcome).unwrap_or_default();
-            row.1.then(|| Row { descriptor: descriptor.into(), ..row.0.clone() })
+            let named = record.failed.as_deref().filter(|_| row.0.is_outcome).map(named).unwrap_or_default();
+            row.1.then(|| Row { named: named.into(), ..row.0.clone() })
         };
         let troubled: Vec<Row> = rows.iter().zip(&index.tries).filter_map(described).collect();
         let all = rows.into_iter().map(|(row, _)| row).collect();
@@ -202,7 +203,7 @@ impl Part {
 fn fitting(rows: &[Row], (room_rows, room_bytes): (u64, u64)) -> usize {
     let mut bytes = 0;
     let longer = |row: &Row| {
-        bytes += (64 + row.message.len() + row.detail.len() + row.descriptor.len()) as u64;
+        bytes += (64 + row.message.len() + row.detail.len() + row.named.len()) as u64;
         bytes > room_bytes
     };
     let by_bytes = rows.iter().position(longer).unwrap_or(rows.len());
@@ -251,10 +252,16 @@ pub(crate) fn had_failed(record: &TryRecord, is_known: impl Fn(MiniBatchIndex) -
 mod tests {
     use proptest::prelude::*;
     use prs_common::checksum::crc32c;
+    use prs_common::mini_batch::{MiniBatch, Work};
     use prs_common::segment::{ErrorDetail, ProcessRef};
     use prs_common::try_table::blocks;
 
     use super::*;
+
+    fn descriptor(index: u64) -> Vec<u8> {
+        let work = Work::Files { base: "", paths: vec!["/d/a"], versions: &[], names: Vec::new() };
+        MiniBatch::new(index, 0, work).encode()
+    }
 
     /// A segment with these tries: mini-batch, number of the try, whether it succeeded.
     fn segment(node_id: u32, tries: &[(u64, u32, bool)]) -> SegmentIndex {
@@ -267,7 +274,7 @@ mod tests {
             succeeded: u64::from(*succeeded),
             category: if *succeeded { String::new() } else { "ValueError".to_owned() },
             error: (!*succeeded).then_some(0),
-            failed: (!*succeeded).then(|| vec![*index as u8]),
+            failed: (!*succeeded).then(|| descriptor(*index)),
             detail: "x".repeat(*index as usize % 50),
             ..TryRecord::default()
         };
@@ -320,10 +327,11 @@ mod tests {
         let rows: Vec<_> =
             troubled[0].rows.iter().map(|row| (row.index, row.number, row.is_outcome)).collect();
         assert_eq!(rows, [(5, 1, false), (5, 2, true), (6, 3, true)]);
-        let described: Vec<_> = troubled[0].rows.iter().map(|row| row.descriptor.to_vec()).collect();
-        assert_eq!(described, [vec![], vec![], vec![6]], "what lacks items for good says which");
+        let named: Vec<_> =
+            troubled[0].rows.iter().map(|row| String::from_utf8(row.named.to_vec()).unwrap()).collect();
+        assert_eq!(named, ["", "", "[0,[\"/d/a\"]]"], "what lacks items for good says which");
         let last = read(&table, Which::All).pop().unwrap().rows.pop().unwrap();
-        assert_eq!((last.index, last.descriptor.len()), (6, 0));
+        assert_eq!((last.index, last.named.len()), (6, 0));
         assert_eq!(troubled[0].errors.len(), 1, "one error is explained once");
         assert_eq!(troubled[0].errors[0].0, troubled[0].rows[0].group);
     }

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use prs_common::hexadecimal;
 use prs_common::job::JobSpec;
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, Work, id_of};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, id_of};
 use prs_common::storage::{DiskError, Payload, Storage, StorageError, StorageErrorKind};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::job::record::JobRecord;
+use crate::report::items::items;
 use crate::segments::catalog::Catalog;
 use crate::segments::failures::{Failures, Found, TryFailure};
 use crate::{JobContext, publish};
@@ -89,31 +90,9 @@ fn line(spec: &JobSpec, index: MiniBatchIndex, failures: &Failures) -> Option<Va
     }))
 }
 
-/// The input that a descriptor is of, by its position, and the items that it names, as the list has them; nothing where it is damaged.
-pub fn named_in(descriptor: &[u8]) -> Option<(usize, Vec<Value>)> {
-    let mini_batch = MiniBatch::decode(descriptor).ok()?;
-    Some((mini_batch.input as usize, items(&mini_batch)))
-}
-
-fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
-    match &mini_batch.work {
-        Work::Files { .. } | Work::Objects { .. } => {
-            mini_batch.file_names().into_iter().map(Value::from).collect()
-        }
-        Work::Slice(slice) => vec![of_slice(slice)],
-        Work::Slices(slices) => slices.iter().map(of_slice).collect(),
-        Work::Stored { key, .. } => vec![json!({"descriptor": key})],
-        Work::Unreadable { origin, offset, .. } => vec![json!({"file": origin, "start": offset})],
-    }
-}
-
-fn of_slice(slice: &SliceRef<'_>) -> Value {
-    let SliceRef { origin, start, end, records, .. } = slice;
-    json!({"file": origin, "start": start, "end": end, "records": records})
-}
-
 #[cfg(test)]
 mod tests {
+    use prs_common::mini_batch::Work;
     use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 
     use super::*;
