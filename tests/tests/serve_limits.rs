@@ -251,6 +251,11 @@ fn each_limit_is_an_option() {
     let mut web = web;
     web.set_token(&known);
     assert_eq!(web.get("/api/v1/whoami").status, 200);
+    // Whose token was revoked guesses nothing, and keeps nobody else out.
+    let made = job.command(&["token", "create", "former", "--role", "read", "-q"]);
+    let former = made.stdout.trim().to_owned();
+    job.command(&["token", "revoke", &former]).expect_code(0);
+    assert!((0..5).all(|_| web.ask_as(&former, "/api/v1/whoami").status == 401));
     let statuses: Vec<u16> = (0..3).map(|_| web.ask_as(unknown, "/api/v1/whoami").status).collect();
     assert_eq!(statuses, [401, 401, 429]);
     assert_eq!(web.get("/api/v1/whoami").status, 200);

@@ -133,6 +133,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether who shows it may be guessing: whose token expired or was revoked had one.
+    pub fn is_of_guess(&self) -> bool {
+        !self.is_of_store() && !matches!(self, Self::Expired { .. } | Self::Revoked { .. })
+    }
+
     /// Whether the store is at fault, and not what was shown.
     pub fn is_of_store(&self) -> bool {
         matches!(self, Self::Store(_) | Self::Damaged { .. })

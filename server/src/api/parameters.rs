@@ -174,7 +174,8 @@ pub(super) fn problems(route: &Route) -> Vec<u16> {
     let cuts = success.is_some_and(|success| matches!(success.answer, Answer::Bytes(_)));
     let all = [
         (400, true),
-        (401, !role.is_empty() || tells_more),
+        // Wrong credentials are told wherever they are shown.
+        (401, true),
         (403, !role.is_empty() || changes || tells_more),
         (404, path.contains('{')),
         (409, changes || path.contains("{job}") || path.contains("/files")),

@@ -119,7 +119,9 @@ impl Access {
             Ok(of) => Ok(Principal::of_token(of, How::Token)),
             Err(refusal) if refusal.is_of_store() => Err(not_looked_up(&refusal)),
             Err(refusal) => {
-                self.guesses.count(address)?;
+                if refusal.is_of_guess() {
+                    self.guesses.count(address)?;
+                }
                 Err(Problem::new(Kind::WRONG_CREDENTIALS, refusal))
             }
         }
