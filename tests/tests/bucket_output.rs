@@ -369,11 +369,11 @@ fn a_call_of_an_endpoint_says_where_its_output_goes() {
         assert!(page.contains(&bucket.url(name)), "{page}");
 
         // The file is there now; another bucket is not the caller's.
-        for (kind, uri, part) in [
-            ("UriFile", &*uri, "the path already exists"),
-            ("UriFolder", "s3://others/out", "--allow-input s3://others"),
+        for (kind, uri, status, part) in [
+            ("UriFile", &*uri, 409, "the path already exists"),
+            ("UriFolder", "s3://others/out", 422, "--allow-input s3://others"),
         ] {
-            let refused = call(&web, name, kind, uri).json(422);
+            let refused = call(&web, name, kind, uri).json(status);
             let told = refused["error"].to_string();
             assert!(told.contains(part), "{part:?} is not said: {refused}");
         }
