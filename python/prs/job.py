@@ -179,8 +179,11 @@ class Job:
         text: each line is a row with one column, `row`; where the script returns DataFrames, give options
         such as `sep=" ", header=None`, which read it as CSV."""
         path = self.result(output_path, allow_incomplete=allow_incomplete)
-        settings = self.show()
-        return results.dataframe(path, settings.get("output_format"), options)
+        return results.dataframe(path, self._output_format(path), options)
+
+    def _output_format(self, result: Path) -> Any:
+        """How its result, which is at this path, is written."""
+        return self.show().get("output_format")
 
     @property
     def output(self) -> str:

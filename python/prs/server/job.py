@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote, unquote
 
 from prs import program
-from prs.errors import PrsError, TooManyRequests, Unreachable, UsageError
+from prs.errors import AccessDenied, PrsError, TooManyRequests, Unreachable, UsageError
 from prs.job import Job, local_path
 from prs.progress import Display
 from prs.records import DistinctError, FailedMiniBatch, Log, Status
@@ -194,6 +194,21 @@ class ServerJob(Job):
         `***`."""
         shown: Mapping[str, Any] = self._get("spec")["spec"]
         return shown
+
+    def _output_format(self, result: Path) -> Any:
+        try:
+            return super()._output_format(result)
+        except AccessDenied:
+            # Who calls endpoints sees no settings: the server tells how it reads the file.
+            with result.open("rb") as file:
+                if file.read(4) == b"PAR1":
+                    return "parquet"
+            told = self._get("output-preview")
+            if told["kind"] == "json_lines":
+                return "json_lines"
+            if told["kind"] == "table" and not told["is_guessed"]:
+                return {"delimiter": told["delimiter"], "header": told["columns"] is not None}
+            return None
 
     def leave(self) -> None:
         """Nothing: the job is the server's."""
