@@ -13,7 +13,7 @@
 //! | read the code that it ran | [`code::files`], [`code::file`], [`code::around`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`], [`error_groups::error_group`] |
 //! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
-//! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
+//! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::known`] |
 //! | see two of them beside each other | [`compare::compare`] |
 //! | see the rows of a file of its output | [`preview::preview`] |
 //! | look at it again and again, with few calls | [`looks::Looks`] |
