@@ -126,13 +126,6 @@ def test_every_picture_is_walked_and_says_what_is_there(site: Site, page: Page, 
             said = picture.locator(".said")
             wait_until(lambda said=said: bool(said.text_content()), f"picture {at} of {job} says something")
             assert "undefined" not in (said.text_content() or ""), said.text_content()
-    # The mark of a node leads to it.
-    picture = page.locator("#nodes .walk")
-    picture.focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/nodes/0")
-    page.go_back()
     # A bar leads to its mini-batch, by a click as well.
     page.locator("#tries .walk rect").nth(3).click()
     page.wait_for_url(re.compile(r"/mini-batches/\d+$"))
