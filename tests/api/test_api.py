@@ -90,7 +90,8 @@ class Site:
         self.hold = folder / "hold"
         self.hold.touch()
         rates = ["--read-rate", "100000", "--write-rate", "100000", "--stranger-rate", "100000"]
-        rates += ["--max-searches-of-one", "64", "--max-previews-of-one", "64", "--max-wrong-tokens", "100000"]
+        rates += ["--max-wrong-tokens", "100000"]
+        rates += ["--max-searches-of-one", "64", "--max-previews-of-one", "64"]
         self.server = self.begin("serve", "--listen", "127.0.0.1:0", "-o", "json", *rates)
         assert self.server.stdout is not None
         text = ""
