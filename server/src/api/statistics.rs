@@ -1,14 +1,16 @@
 //! What a job did over time, its nodes, and what these used of their hosts.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use prs_common::layout;
 use prs_common::statistics::{Live, Nodes, Part};
-use prs_common::storage::StorageExt;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::homes::Home;
+use prs_jobs::logs::{self, LogChoice, LogKind, LogName};
+use prs_jobs::records::Log;
 use prs_jobs::statistics::{
     METRICS, NodeOrder, NodeRecord, PARTS, Parts, Series, Window, nodes, perf, published, published_parts,
 };
@@ -150,35 +152,40 @@ pub(crate) async fn list(
     .answer(&params))
 }
 
-/// A process of a node, and where what there is of it stands among the logs.
-#[derive(Debug, Serialize)]
+/// A process of a node, and its logs, each by its name; null where there is none.
+#[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NodeProcess {
     /// Its name.
     pub(crate) name: String,
     /// What it printed.
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+    pub(crate) stdout: Option<String>,
+    /// What it wrote to standard error.
+    pub(crate) stderr: Option<String>,
     /// A line for each of its tries.
-    pub(crate) mini_batches: String,
-    /// Tracebacks; there is no such log where nothing failed.
-    pub(crate) errors: String,
+    pub(crate) mini_batches: Option<String>,
+    /// Tracebacks.
+    pub(crate) errors: Option<String>,
 }
 
-/// The processes of a node, those that were replaced among them, by what they print to.
+/// The processes of a node, those that were replaced among them, as its logs tell.
 pub(crate) async fn processes(home: &Home, node_id: u32) -> Result<Vec<NodeProcess>, Problem> {
-    let below = format!("{}user/stdout/{node_id}/", layout::LOGS);
-    let listed = home.storage().list_all(&below).await.map_err(home.cannot("list the logs of a node"));
-    let listed = listed.map_err(|failure| refused(&failure))?;
-    let names = listed.iter().filter_map(|log| log.key.strip_prefix(&below)?.strip_suffix(".stdout.txt"));
-    let of = |name: &str| NodeProcess {
-        name: name.to_owned(),
-        stdout: format!("user/stdout/{node_id}/{name}.stdout.txt"),
-        stderr: format!("user/stderr/{node_id}/{name}.stderr.txt"),
-        mini_batches: format!("sys/node/{node_id}/{name}.txt"),
-        errors: format!("user/error/{node_id}/{name}.txt"),
-    };
-    Ok(names.map(of).collect())
+    let kinds = vec![LogKind::Stdout, LogKind::Stderr, LogKind::Process, LogKind::Error];
+    let wanted = LogChoice { kinds, nodes: vec![node_id], ..LogChoice::default() };
+    let found = logs::all(&**home, &wanted).await.map_err(|failure| refused(&failure))?;
+    let mut processes: BTreeMap<String, NodeProcess> = BTreeMap::new();
+    for Log { file, .. } in found {
+        let LogName { kind: Some(kind), process: Some(name), .. } = LogName::of(&file) else { continue };
+        let name = name.to_owned();
+        let of = processes.entry(name.clone()).or_insert(NodeProcess { name, ..NodeProcess::default() });
+        match kind {
+            LogKind::Stdout => of.stdout = Some(file),
+            LogKind::Stderr => of.stderr = Some(file),
+            LogKind::Process => of.mini_batches = Some(file),
+            _ => of.errors = Some(file),
+        }
+    }
+    Ok(processes.into_values().collect())
 }
 
 /// The number of a node in an address.

@@ -36,7 +36,7 @@ async fn facts(app: &App, id: &str) -> Result<(Facts, Home), Problem> {
 }
 
 /// What nodes used of their hosts.
-async fn hosts(home: &Home, nodes: Vec<u32>) -> Result<String, Problem> {
+async fn hosts(id: &str, home: &Home, nodes: Vec<u32>) -> Result<String, Problem> {
     let all = nodes.len();
     let window = Window { nodes, points: POINTS, to_us: Some(now_us()), ..Window::default() };
     let metrics = METRICS.map(|(name, _)| name);
@@ -57,7 +57,8 @@ async fn hosts(home: &Home, nodes: Vec<u32>) -> Result<String, Problem> {
             .map(|one| HostNode { node_id: one.node_id, points: points(&one.points) })
             .collect(),
     };
-    Ok(hosts_html(&series.into_iter().map(of).collect::<Vec<_>>()))
+    let json = format!("/api/v1/jobs/{id}/perf");
+    Ok(hosts_html(&json, &series.into_iter().map(of).collect::<Vec<_>>()))
 }
 
 /// The nodes of a job.
@@ -89,7 +90,7 @@ pub(crate) async fn list(
     if !facts.steps.is_empty() && !facts.has_main_step {
         return Ok(Html(StepsPage::new(&app.chrome, &facts, Tab::Nodes).html()));
     }
-    let hosts = if with_hosts { Some(hosts(&home, all_of(&facts)).await?) } else { None };
+    let hosts = if with_hosts { Some(hosts(&id, &home, all_of(&facts)).await?) } else { None };
     Ok(Html(NodesPage::new(&app.chrome, &facts, from, hosts).html()))
 }
 
@@ -104,13 +105,13 @@ pub(crate) async fn one(
     let with_hosts = with_hosts(&params)?;
     let node_id = node_of(&node)?;
     let (facts, home) = Box::pin(facts(&app, &id)).await?;
-    let hosts = if with_hosts { Some(hosts(&home, vec![node_id]).await?) } else { None };
+    let hosts = if with_hosts { Some(hosts(&id, &home, vec![node_id]).await?) } else { None };
     // Without them the page has the rest.
     let found = processes(&home, node_id).await.unwrap_or_default();
     let processes: Vec<NodeProcess> = found
         .into_iter()
         .map(|one| NodeProcess {
-            logs: vec![
+            logs: [
                 ("Output", one.stdout),
                 ("Errors printed", one.stderr),
                 ("Tries", one.mini_batches),
@@ -139,7 +140,7 @@ pub(crate) async fn part(
 ) -> Result<Html<String>, Problem> {
     check_part(&part)?;
     let (facts, home) = Box::pin(facts(&app, &id)).await?;
-    hosts(&home, all_of(&facts)).await.map(Html)
+    hosts(&id, &home, all_of(&facts)).await.map(Html)
 }
 
 /// `GET /jobs/{job}/nodes/{node}/part/{part}`.
@@ -151,5 +152,5 @@ pub(crate) async fn part_of_one(
     check_part(&part)?;
     let node_id = node_of(&node)?;
     let (_, home) = Box::pin(facts(&app, &id)).await?;
-    hosts(&home, vec![node_id]).await.map(Html)
+    hosts(&id, &home, vec![node_id]).await.map(Html)
 }

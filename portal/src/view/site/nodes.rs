@@ -71,15 +71,16 @@ fn of_hosts(series: &[HostSeries]) -> Vec<Figure> {
     series.iter().filter_map(figure).collect()
 }
 
-/// The pictures of hosts, which a page fetches when they are wanted.
-pub fn hosts_html(series: &[HostSeries]) -> String {
-    rendered(&Hosts { figures: of_hosts(series) })
+/// The pictures of hosts, which a page fetches when they are wanted; `json` is the address of the same for programs.
+pub fn hosts_html(json: &str, series: &[HostSeries]) -> String {
+    rendered(&Hosts { json, figures: of_hosts(series) })
 }
 
 /// The pictures of hosts.
 #[derive(Debug, Template)]
 #[template(path = "site/hosts.html")]
-struct Hosts {
+struct Hosts<'a> {
+    json: &'a str,
     figures: Vec<Figure>,
 }
 
@@ -145,8 +146,8 @@ impl<'a> NodesPage<'a> {
 pub struct NodeProcess {
     /// Its name.
     pub name: String,
-    /// Its logs, below `logs/`: what each is, and its path.
-    pub logs: Vec<(&'static str, String)>,
+    /// Its logs, below `logs/`: what each is, and its path where there is one.
+    pub logs: [(&'static str, Option<String>); 4],
 }
 
 /// A node.
@@ -256,8 +257,9 @@ fn of_processes(facts: &Facts, row: &NodeRow, processes: &[NodeProcess]) -> Opti
             },
         );
         let mut cells = vec![one.name.clone().into(), runs];
-        cells.extend(one.logs.iter().map(|(name, path)| {
-            Cell::Link((*name).to_owned(), format!("/jobs/{}/logs/{path}", facts.job_id))
+        cells.extend(one.logs.iter().map(|(name, path)| match path {
+            Some(path) => Cell::Link((*name).to_owned(), format!("/jobs/{}/logs/{path}", facts.job_id)),
+            None => Cell::Text("\u{2013}".to_owned()),
         }));
         table.rows.push(cells);
     }
