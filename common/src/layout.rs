@@ -110,6 +110,9 @@ pub fn published_files_start(key: &str) -> Option<u32> {
     note.split_once('-')?.0.parse().ok()
 }
 
+/// Key of the note that some start of the job has begun to deliver its output to a bucket. The object is empty.
+pub const DELIVERY: &str = "notes/delivery";
+
 /// Key of the note of what this start of the job listed of local files: the sum that later jobs compare.
 pub fn listed(incarnation: u32) -> String {
     format!("{NOTES}listed/{incarnation:04}")

@@ -49,7 +49,17 @@ pub struct Failure {
 #[error("{0}")]
 pub struct OutputExists(pub String);
 
+/// The place that the output of a job is to go to does not answer, and is no server of the jobs.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputAway(pub String);
+
 impl Failure {
+    /// The place that the output of a job is to go to does not answer.
+    pub(crate) fn output_away(message: impl fmt::Display) -> Self {
+        Self::server(OutputAway(message.to_string()))
+    }
+
     /// Something lies where the output of a job is to go.
     pub(crate) fn output_exists(message: impl fmt::Display) -> Self {
         Self::usage(OutputExists(message.to_string()))
@@ -121,6 +131,9 @@ impl Failure {
         let message = message.replace(&format!("{folder}/"), "").replace(&folder, ".");
         if self.cause::<OutputExists>().is_some() {
             return Self::output_exists(message);
+        }
+        if self.cause::<OutputAway>().is_some() {
+            return Self::output_away(message);
         }
         Self { error: anyhow::anyhow!("{message}"), ..self }
     }

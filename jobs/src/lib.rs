@@ -75,6 +75,6 @@ pub mod tokens;
 pub mod update;
 
 pub use caller::{Caller, JobView, Unattended, Uploads};
-pub use failure::{Failure, FailureKind, OutputExists, ServerFault};
+pub use failure::{Failure, FailureKind, OutputAway, OutputExists, ServerFault};
 pub use homes::Whereabouts;
 pub use interrupts::{Interrupts, Uninterrupted};

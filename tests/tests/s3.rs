@@ -382,11 +382,25 @@ mod large_objects {
         killed.write(content(1, 9 << 20)).await.unwrap();
         // Nothing of it runs any more, as after a kill.
         std::mem::forget(killed);
+        for (others, left) in [(1, 1), (100, 1)] {
+            let keys: Vec<String> = (0..others).map(|number| format!("other-{number}")).collect();
+            storage.sweep_of(&keys).await.unwrap();
+            assert_eq!(server.incomplete_uploads(BUCKET).len(), left);
+        }
         let elsewhere = S3Storage::open(BUCKET, "another", &options(&server, Rights::All)).await.unwrap();
         elsewhere.sweep().await.unwrap();
         assert_eq!(server.incomplete_uploads(BUCKET).len(), 1);
         storage.sweep().await.unwrap();
         assert!(server.incomplete_uploads(BUCKET).is_empty());
+        for others in [0, 100] {
+            let mut killed = storage.writer("killed", IfExists::Overwrite).await.unwrap();
+            killed.write(content(1, 9 << 20)).await.unwrap();
+            std::mem::forget(killed);
+            let others = (0..others).map(|number| format!("other-{number}"));
+            let keys: Vec<String> = others.chain(["killed".to_owned()]).collect();
+            storage.sweep_of(&keys).await.unwrap();
+            assert!(server.incomplete_uploads(BUCKET).is_empty());
+        }
     }
 }
 

@@ -147,6 +147,14 @@ impl Storage for CountedStorage {
         self.count("sweep", self.inner.sweep()).await
     }
 
+    async fn sweep_of(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.count("sweep", self.inner.sweep_of(keys)).await
+    }
+
+    async fn may_write(&self, key: &str) -> Result<(), StorageError> {
+        self.count("probe", self.inner.may_write(key)).await
+    }
+
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.count("probe", self.inner.probe(key)).await
     }

@@ -128,6 +128,16 @@ impl Storage for FencedStorage {
         self.inner.sweep().await
     }
 
+    async fn sweep_of(&self, keys: &[String]) -> Result<(), StorageError> {
+        keys.iter().try_for_each(|key| self.check(key, Use::Write))?;
+        self.inner.sweep_of(keys).await
+    }
+
+    async fn may_write(&self, key: &str) -> Result<(), StorageError> {
+        self.check(key, Use::Write)?;
+        self.inner.may_write(key).await
+    }
+
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.check(key, Use::Write)?;
         self.inner.probe(key).await

@@ -149,6 +149,14 @@ impl<H: Hooks> Storage for Hooked<H> {
         self.before("sweep", "").await?;
         self.inner.sweep().await
     }
+    async fn sweep_of(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.before("sweep_of", keys.first().map_or("", String::as_str)).await?;
+        self.inner.sweep_of(keys).await
+    }
+    async fn may_write(&self, key: &str) -> Result<(), StorageError> {
+        self.before("may_write", key).await?;
+        self.inner.may_write(key).await
+    }
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.before("probe", key).await?;
         self.inner.probe(key).await

@@ -359,6 +359,13 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// one who does may fail.
     async fn sweep(&self) -> Result<(), StorageError>;
 
+    /// The same of the objects with these names alone.
+    async fn sweep_of(&self, keys: &[String]) -> Result<(), StorageError>;
+
+    /// Fails where a write of the object `key` would. Begins one and takes it back, so that nobody ever sees anything of it; what has
+    /// the name already stays, and says nothing.
+    async fn may_write(&self, key: &str) -> Result<(), StorageError>;
+
     /// Puts and deletes the small object `key`, and tells whether the store itself decides who of many creates or updates
     /// an object.
     async fn probe(&self, key: &str) -> Result<bool, StorageError>;

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
+use crate::submit::check_unrun;
 use crate::submit::pipeline::code::pack_code;
 
 /// How long it may take to plan.
@@ -42,6 +43,7 @@ pub struct DryRun {
 impl DryRun {
     /// That of a job which was read. `folder` is for what it needs meanwhile.
     pub(super) async fn of(loaded: Loaded, folder: PathBuf) -> Result<Self, Failure> {
+        check_unrun(&loaded).await?;
         let (spec, is_planned) = match loaded {
             Loaded::Job(spec) => (*spec, true),
             Loaded::Pipeline(loaded) => {

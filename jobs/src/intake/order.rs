@@ -13,7 +13,7 @@ use prs_common::storage::Reach;
 use serde::{Deserialize, Serialize};
 
 use super::staging::{SENT, code_in};
-use crate::failure::{Failure, FailureKind, OutputExists};
+use crate::failure::{Failure, FailureKind, OutputAway, OutputExists};
 use crate::homes::{Whereabouts, run_folder};
 use crate::submit::code_choice::{Changes, CodeChoice};
 use crate::submit::{self, Sent, Start};
@@ -88,6 +88,8 @@ pub enum Word {
 
 /// The kind of a refusal of a job whose output would overwrite something.
 const OUTPUT_EXISTS: &str = "output_exists";
+/// The kind of a refusal of a job whose output cannot be delivered, for the place is away.
+const OUTPUT_AWAY: &str = "output_away";
 
 /// Why a job is refused.
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,6 +109,7 @@ impl From<&Failure> for Refusal {
             FailureKind::Usage if failure.cause::<OutputExists>().is_some() => OUTPUT_EXISTS,
             FailureKind::Usage => "usage",
             FailureKind::NotFound => "not_found",
+            FailureKind::CannotConnect if failure.cause::<OutputAway>().is_some() => OUTPUT_AWAY,
             FailureKind::CannotConnect => "cannot_connect",
             FailureKind::Failed => "failed",
             FailureKind::Interrupted => "interrupted",
@@ -130,6 +133,7 @@ impl From<Refusal> for Failure {
         }
         match &*kind {
             OUTPUT_EXISTS => Self::output_exists(message),
+            OUTPUT_AWAY => Self::output_away(message),
             "usage" => Self::wrong(message),
             "not_found" => Self::not_found(message),
             "cannot_connect" => Self::server(anyhow::anyhow!(message)),

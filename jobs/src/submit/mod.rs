@@ -36,5 +36,6 @@ pub(crate) mod run;
 pub(crate) mod script_check;
 
 pub use ended::Ended;
+pub use output_place::check_unrun;
 pub use resume::resume;
 pub use run::{Sent, Start, note_settings, resubmit, submit, submit_text};

@@ -122,7 +122,7 @@ pub(crate) fn check_new(folder: &Path, spec: &JobSpec) -> Result<(), Failure> {
 }
 
 /// The files that prs itself writes into an output.
-pub(super) fn own_files(spec: &JobSpec) -> impl Iterator<Item = &str> {
+pub(super) fn own_files(spec: &JobSpec) -> impl Iterator<Item = &str> + Clone {
     let result = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
     [result, Some(layout::FAILED_MINI_BATCHES)].into_iter().flatten()
 }

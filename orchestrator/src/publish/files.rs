@@ -44,9 +44,7 @@ pub(super) async fn bring(
     }
     let mut files: Vec<_> = files.iter().collect();
     files.sort_by_key(|(index, file)| (*index, &file.path));
-    let spec = &job.spec;
-    let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
-    let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
+    let names = names_for(job, &files);
     let mut brought = Vec::with_capacity(names.len());
     let noted = names.iter().cloned().zip(files.iter().map(|(_, file)| file.key.clone())).collect();
     let earlier = EarlierNames { job, latest: note_files(job, &noted).await?, names: OnceCell::new() };
@@ -60,6 +58,23 @@ pub(super) async fn bring(
         failpoint::pass("file_published");
     }
     Ok(brought)
+}
+
+/// All names that these files may get in the output.
+pub(super) fn names_of(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -> Vec<String> {
+    let mut files: Vec<_> = files.iter().collect();
+    files.sort_by_key(|(index, file)| (*index, &file.path));
+    let names = names_for(job, &files);
+    let renamed: Vec<_> =
+        names.iter().zip(&files).map(|(name, (index, _))| with_id(name, &id_of(*index))).collect();
+    names.into_iter().chain(renamed).collect()
+}
+
+/// The name in the output of each of these sorted files.
+fn names_for(job: &JobContext, files: &[&(MiniBatchIndex, OutputFile)]) -> Vec<String> {
+    let spec = &job.spec;
+    let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
+    names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file)
 }
 
 /// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.

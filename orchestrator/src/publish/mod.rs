@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 pub(crate) use self::files::publish as files;
 pub use self::notes::Notes;
 pub use self::place::open_folder;
-pub(crate) use self::place::{deliver, there, withdraw_delivered};
+pub(crate) use self::place::{deliver, take_back_unfinished, there, withdraw_delivered};
 use crate::JobContext;
 
 /// Replaces nothing.

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use prs_common::dataset::remote::RemotePath;
 use prs_common::failpoint;
-use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::job::OutputAction;
+use prs_common::layout::{self, FAILED_MINI_BATCHES};
 use prs_common::mini_batch::{MiniBatchIndex, StoreRef};
 use prs_common::segment::OutputFile;
-use prs_common::storage::{Reach, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, Reach, Storage, StorageError, StorageErrorKind};
 
-use super::files::bring;
+use super::files::{bring, names_of};
 use super::former::{Content, FormerError, copy_checked};
 use super::{Room, check_room, make_room, placed, withdraw};
 use crate::JobContext;
@@ -52,6 +53,31 @@ pub(crate) async fn there(job: &JobContext) -> Result<Option<JobContext>, Storag
     let RemotePath { bucket, key } = apart(place)?;
     let output = below(job.inputs.get(StoreRef::Url(&bucket)).await?, &key);
     Ok(Some(JobContext { output, output_prefix: None, ..job.clone() }))
+}
+
+/// Takes back what a former delivery of the job, which was killed over it, left unfinished there. Without the right to do so it stays.
+pub(crate) async fn take_back_unfinished(
+    job: &JobContext,
+    files: &[(MiniBatchIndex, OutputFile)],
+) -> Result<(), StorageError> {
+    let Some(there) = there(job).await? else { return Ok(()) };
+    // Only where there was one: another may write an object of this name to a bucket that is not the job's.
+    match job.storage.put(layout::DELIVERY, "".into(), PutMode::Create).await {
+        Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
+        noted => return noted.map(drop),
+    }
+    let mut names = names_of(job, files);
+    names.push(FAILED_MINI_BATCHES.to_owned());
+    if job.spec.output_action == OutputAction::AppendRow {
+        names.push(job.spec.append_row_file_name.clone());
+    }
+    match there.output.sweep_of(&names).await {
+        Err(error) if !error.is_retryable() => {
+            tracing::warn!(job = job.id, %error, "unfinished uploads of a former delivery may stay where the output goes");
+            Ok(())
+        }
+        swept => swept,
+    }
 }
 
 /// Delivers what is in the `output` of a job, but for the list of what failed, and says where the result is then; nothing where
@@ -105,7 +131,7 @@ mod tests {
 
     use prs_common::hexadecimal;
     use prs_common::job::JobSpec;
-    use prs_common::storage::{LocalStorage, PutMode, StorageExt};
+    use prs_common::storage::{LocalStorage, StorageExt};
     use sha2::{Digest, Sha256};
 
     use super::*;

@@ -135,13 +135,25 @@ impl Watch<'_> {
         let (began, mut backoff) = (Instant::now(), Backoff::new(FIRST_PAUSE, LONGEST_PAUSE));
         let patience = if job.policy.waits_for_servers { PATIENCE } else { PATIENCE_OF_ONE };
         let brought = (&*catalog.files, catalog.failures.listed().next().is_some());
+        let mut is_clear = false;
         loop {
-            let error = match publish::deliver(job, brought, output).await {
+            let delivered = async {
+                // Once: what comes to a bucket meanwhile is another's.
+                if !is_clear {
+                    publish::take_back_unfinished(job, brought.0).await?;
+                    is_clear = true;
+                }
+                publish::deliver(job, brought, output).await
+            };
+            let error = match delivered.await {
                 Ok(uri) => return Ok(Ok(uri)),
                 Err(error) => error,
             };
             if error.is_retryable() && began.elapsed() < patience {
                 self.journal.error(format_args!("the output cannot be delivered yet: {error}; trying again"));
+                // Who waits for the job sees what it waits for.
+                let (job, patience_s) = (&job.id, patience.as_secs());
+                tracing::warn!(job, %error, patience_s, "the output cannot be delivered yet; trying again");
                 backoff.wait().await;
                 continue;
             }
@@ -165,6 +177,7 @@ impl Watch<'_> {
         traces::step(job, "finalize", (began, now_us()));
         failpoint::pass("output_written");
         let end = job.ledger.conclude(&wanted).await?;
+        failpoint::pass("concluded");
         if end == wanted {
             return Ok((end, output));
         }

@@ -12,7 +12,7 @@ use prs_jobs::homes::registry;
 use prs_jobs::submit::local::{Python, slots};
 use prs_jobs::submit::pipeline::code::pack_code;
 use prs_jobs::submit::resume_hint::ResumeHint;
-use prs_jobs::submit::{code_notes, note_settings};
+use prs_jobs::submit::{check_unrun, code_notes, note_settings};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_orchestrator::report::progress_overview::duration;
 use prs_worker::foreground::{
@@ -87,7 +87,9 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         names: Some(&names),
         ..Given::default()
     };
-    let (spec, preparation) = match registry::load(runs_on, &arguments.job_file, given, &whereabouts).await? {
+    let loaded = registry::load(runs_on, &arguments.job_file, given, &whereabouts).await?;
+    check_unrun(&loaded).await?;
+    let (spec, preparation) = match loaded {
         Loaded::Job(spec) => (*spec, None),
         Loaded::Pipeline(loaded) => match prepared::as_given(&loaded.pipeline) {
             // One job to its author, whatever is done before it runs.

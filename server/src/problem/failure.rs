@@ -1,6 +1,6 @@
 //! What failures of calls on jobs are over HTTP.
 
-use prs_jobs::{Failure, FailureKind, ServerFault};
+use prs_jobs::{Failure, FailureKind, OutputAway, ServerFault};
 use tracing::{error, warn};
 
 use super::{Kind, Problem};
@@ -15,6 +15,9 @@ impl Problem {
         if failure.is_full() {
             warn!(%failure, "no room is left where the jobs are kept");
             return Self::new(Kind::NO_ROOM, "No room is left where the jobs are kept.");
+        }
+        if failure.cause::<OutputAway>().is_some() {
+            return Self::new(Kind::SERVERS_UNREACHABLE, failure).retry_after(AWAY);
         }
         // A place that a caller named may refuse this server, and is no server of the jobs.
         let is_of_caller = failure.is_usage() && refused != Kind::INTERNAL;

@@ -195,6 +195,14 @@ impl Storage for HttpStorage {
         Ok(())
     }
 
+    async fn sweep_of(&self, _: &[String]) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    async fn may_write(&self, key: &str) -> Result<(), StorageError> {
+        Err(self.read_only(key))
+    }
+
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         Err(self.read_only(key))
     }

@@ -431,6 +431,15 @@ impl Storage for LocalStorage {
         self.blocking(TEMPORARY, Self::sweep_now).await
     }
 
+    /// What is unfinished has no name here.
+    async fn sweep_of(&self, _: &[String]) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    async fn may_write(&self, key: &str) -> Result<(), StorageError> {
+        self.writer(key, IfExists::Fail).await.map(drop)
+    }
+
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.put(key, "probe".into(), PutMode::Overwrite).await?;
         let knows_locks = self.with_path(key, |_, path| {

@@ -24,6 +24,7 @@ mod trust;
 mod write;
 mod writer;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,11 +48,14 @@ use conditions::Heeds;
 pub use connection::{S3Credentials, S3Options};
 pub(super) use failure::causes;
 use failure::{NO_UPLOAD, S3Failure};
+use multipart::Multipart;
 use trust::Trust;
 use writer::S3Writer;
 
 /// How long a bucket that is opened may take to answer.
 const OPEN: Duration = Duration::from_secs(15);
+/// Names whose uploads are asked for one by one.
+const FEW: usize = 8;
 /// What is said to be the server where no endpoint is given.
 const AWS: &str = "AWS";
 
@@ -414,6 +418,33 @@ impl Storage for S3Storage {
         self.flush().await?;
         for (key, id) in self.all_incomplete().await? {
             multipart::abort(&self.bucket, &key, &id).await.map_err(|failure| self.error("", failure))?;
+        }
+        Ok(())
+    }
+
+    async fn sweep_of(&self, keys: &[String]) -> Result<(), StorageError> {
+        let names = keys.iter().map(|key| self.full(key)).collect::<Result<HashSet<_>, _>>()?;
+        let mut found = Vec::new();
+        if names.len() <= FEW {
+            for name in &names {
+                found.extend(self.incomplete(name).await.map_err(|failure| self.error("", failure))?);
+            }
+        } else {
+            found = self.all_incomplete().await?;
+        }
+        for (name, id) in found.iter().filter(|(name, _)| names.contains(name)) {
+            multipart::abort(&self.bucket, name, id).await.map_err(|failure| self.error("", failure))?;
+        }
+        Ok(())
+    }
+
+    /// An upload in parts that has none takes no room, and is no version of an object.
+    async fn may_write(&self, key: &str) -> Result<(), StorageError> {
+        let begun = Multipart::begin(self.clone(), self.full(key)?).await;
+        let begun = begun.map_err(|failure| self.error(key, failure))?;
+        if let Err(failure) = begun.take_back().await {
+            let error = failure.message;
+            tracing::warn!(storage = %self, key, error, "an upload without a part is left behind: it cannot be taken back");
         }
         Ok(())
     }

@@ -93,6 +93,14 @@ impl Multipart {
         Ok(())
     }
 
+    /// Takes it back, and says where that fails.
+    pub(super) async fn take_back(mut self) -> Result<(), S3Failure> {
+        let Target { storage, full, id } = &*self.target;
+        let aborted = abort(&storage.bucket, full, id).await;
+        self.complete = true;
+        aborted
+    }
+
     /// Makes the object visible, when all parts have arrived and it is as `mode` wants it. Returns its etag.
     pub(super) async fn complete(mut self, mode: &PutMode) -> Result<String, S3Failure> {
         while self.arrive().await? {}

@@ -58,8 +58,8 @@ impl Trust {
 fn kind(what: &'static str) -> &'static str {
     match what {
         "get" | "head" => READ,
-        "list" | "list uploads" => "list",
-        "delete" | "delete many" | "abort upload" => what,
+        // Of these, each is a right of its own.
+        "list" | "list uploads" | "delete" | "delete many" | "abort upload" => what,
         _ => "write",
     }
 }

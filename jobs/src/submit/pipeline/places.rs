@@ -7,12 +7,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use futures_util::StreamExt;
 use prs_common::job::pipeline::{OutputPlace, Pipeline, StepState, Target, step_id};
+use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::storage::{Reach, Storage, StorageErrorKind};
 use prs_orchestrator::pipeline::{Delivery, deliver, look, open};
 use prs_orchestrator::{Fleet, JobRecord};
 use prs_worker::opener;
 
 use crate::failure::Failure;
+use crate::submit::output_place::{ask, may_write, unseen};
 
 /// Refuses places where there is something: nothing has run yet.
 pub(crate) async fn check(
@@ -21,27 +23,44 @@ pub(crate) async fn check(
     run: Option<&Path>,
 ) -> Result<(), Failure> {
     for place in &pipeline.places {
-        let taken = match place.target() {
-            Target::Local(path) => {
-                if run.is_some_and(|run| std::path::absolute(run).is_ok_and(|run| path.starts_with(run))) {
-                    return Err(Failure::wrong(format!(
-                        "{} is within the run folder, where the pipeline keeps what it needs itself: give {} another path",
-                        place.to,
-                        named(place)
-                    )));
-                }
-                is_taken_here(&path, place.is_file).map_err(Failure::usage)?
+        check_one(place, reach.clone(), run).await?;
+    }
+    Ok(())
+}
+
+/// The same of those in buckets alone.
+pub(crate) async fn check_buckets(pipeline: &Pipeline, reach: Option<Arc<Reach>>) -> Result<(), Failure> {
+    for place in pipeline.places.iter().filter(|place| !place.is_local()) {
+        check_one(place, reach.clone(), None).await?;
+    }
+    Ok(())
+}
+
+async fn check_one(
+    place: &OutputPlace,
+    reach: Option<Arc<Reach>>,
+    run: Option<&Path>,
+) -> Result<(), Failure> {
+    let taken = match place.target() {
+        Target::Local(path) => {
+            if run.is_some_and(|run| std::path::absolute(run).is_ok_and(|run| path.starts_with(run))) {
+                return Err(Failure::wrong(format!(
+                    "{} is within the run folder, where the pipeline keeps what it needs itself: give {} another path",
+                    place.to,
+                    named(place)
+                )));
             }
-            Target::Bucket { .. } => is_taken_there(place, reach.clone()).await?,
-        };
-        if taken {
-            let there = if place.is_file { "exists already" } else { "is not empty" };
-            return Err(Failure::output_exists(format_args!(
-                "{} {there}, and nothing there is overwritten: move it away, or give {} another path",
-                place.to,
-                named(place)
-            )));
+            is_taken_here(&path, place.is_file).map_err(Failure::usage)?
         }
+        Target::Bucket { .. } => is_taken_there(place, reach).await?,
+    };
+    if taken {
+        let there = if place.is_file { "exists already" } else { "is not empty" };
+        return Err(Failure::output_exists(format_args!(
+            "{} {there}, and nothing there is overwritten: move it away, or give {} another path",
+            place.to,
+            named(place)
+        )));
     }
     Ok(())
 }
@@ -61,22 +80,25 @@ fn is_taken_here(path: &Path, is_file: bool) -> anyhow::Result<bool> {
     Ok(entries.next().is_some())
 }
 
+/// The same of a place in a bucket, which has to be one that a step can write to.
 async fn is_taken_there(place: &OutputPlace, reach: Option<Arc<Reach>>) -> Result<bool, Failure> {
     let found = async {
-        let (store, key) = open(place, &opener(), reach).await?;
-        if place.is_file {
-            return match store.head(&key).await {
-                Ok(_) => Ok(true),
-                Err(error) if error.kind == StorageErrorKind::NotFound => Ok(false),
-                Err(error) => Err(error),
-            };
-        }
-        let mut listed = store.list(&format!("{key}/"), "");
-        Ok(listed.next().await.transpose()?.is_some())
+        let (store, key) = open(place, &opener(), reach).await.map_err(unseen)?;
+        let (below, file) = (format!("{key}/"), format!("{key}/{FAILED_MINI_BATCHES}"));
+        let is_taken = async {
+            if place.is_file {
+                return match store.head(&key).await {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.kind == StorageErrorKind::NotFound => Ok(false),
+                    Err(error) => Err(unseen(error)),
+                };
+            }
+            Ok(store.list(&below, "").next().await.transpose().map_err(unseen)?.is_some())
+        };
+        let written = may_write(&*store, if place.is_file { &key } else { &file });
+        tokio::try_join!(is_taken, written)
     };
-    let failure =
-        |error| Failure::server(anyhow::Error::from(error).context(format!("cannot look at {}", place.to)));
-    found.await.map_err(failure)
+    ask((named(place), &place.to), found).await.map(|(is_taken, ())| is_taken)
 }
 
 /// Brings what completed steps of a pipeline of a fleet brought to the places on this machine.

@@ -24,6 +24,7 @@ macro_rules! __storage_cases {
                 update_replaces_its_version_and_no_other
                 put_tells_the_version
                 probe_leaves_nothing
+                a_look_whether_writes_are_taken_leaves_nothing
                 ranges_are_cut_at_the_end
                 copy_is_an_object_of_its_own
                 copy_of_an_absent_object_is_not_found

@@ -134,6 +134,16 @@ pub(super) async fn probe_leaves_nothing(storage: &dyn Storage) {
     }
 }
 
+pub(super) async fn a_look_whether_writes_are_taken_leaves_nothing(storage: &dyn Storage) {
+    let folder = unique("may-write");
+    let key = format!("{folder}/object");
+    storage.may_write(&key).await.unwrap();
+    assert!(keys(storage, &format!("{folder}/")).await.is_empty());
+    put(storage, &key, "there").await;
+    storage.may_write(&key).await.unwrap();
+    assert_eq!(storage.get(&key).await.unwrap(), "there");
+}
+
 pub(super) async fn ranges_are_cut_at_the_end(storage: &dyn Storage) {
     let key = unique("range");
     put(storage, &key, "0123456789").await;

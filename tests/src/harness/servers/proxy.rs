@@ -147,8 +147,8 @@ impl HttpProxy {
         self.spoil(what, Fault::Refuse);
     }
 
-    /// Lets every request meet `fault` from now on that begins like `what`: a method, and a path (`GET /bucket/key`).
-    /// Empty: everything.
+    /// Lets every request meet `fault` from now on that begins like `what`: a method, and a path (`GET /bucket/key`); or a
+    /// path alone (`/bucket`), whatever the method. Empty: everything.
     pub fn spoil(&self, what: &str, fault: Fault) {
         *self.spoiler.chosen.lock().unwrap() = Some((what.to_owned(), fault));
     }
@@ -223,7 +223,8 @@ impl Spoiler {
     async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Cut> {
         let begin = format!("{} {}", request.method(), request.uri().path());
         let chosen = self.chosen.lock().unwrap().clone();
-        let chosen = chosen.filter(|(what, _)| begin.starts_with(what));
+        let path = request.uri().path();
+        let chosen = chosen.filter(|(what, _)| begin.starts_with(what) || path.starts_with(what));
         let fault = chosen.map_or_else(|| self.choose(), |(_, fault)| Some(fault));
         match fault {
             // Counted where it is known that there is something to spoil.

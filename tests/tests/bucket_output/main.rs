@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod faults;
+
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
