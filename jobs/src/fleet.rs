@@ -1,7 +1,8 @@
 //! A fleet as a whole: what its compute targets want and have, and its workers. A machine without a fleet has neither.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use prs_common::ledger::{Ledger, LedgerError, RedisLedger};
 use prs_common::timestamp::now_us;
@@ -66,6 +67,24 @@ pub async fn note_history(whereabouts: &Whereabouts, targets: &[TargetView]) -> 
         noted.map_err(|error| of_ledger(error, &reader, whereabouts))?;
     }
     Ok(())
+}
+
+/// Notes that an autoscaler asks for a target now, for those who look at any server; nothing without a fleet.
+///
+/// # Errors
+/// The ledger does not take it.
+pub async fn note_ask(whereabouts: &Whereabouts, target: &str) -> Result<(), Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(()) };
+    ledger.note_ask(target).await.map_err(|error| of_ledger(error, &reader, whereabouts))
+}
+
+/// How long ago autoscalers asked for targets last, by their names.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn asks(whereabouts: &Whereabouts) -> Result<HashMap<String, Duration>, Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(HashMap::new()) };
+    ledger.asks().await.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
 /// Asks the worker of this name to leave: what it runs may end, the rest goes back. False where there is none.

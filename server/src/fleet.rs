@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
 use prs_jobs::fleet::{
-    HISTORY_STEP, TargetCounts, TargetView, WorkerView, history, note_history, targets, workers,
+    HISTORY_STEP, TargetCounts, TargetView, WorkerView, asks, history, note_ask, note_history, targets,
+    workers,
 };
 use prs_jobs::index::Keeper;
 use prs_jobs::{Failure, Whereabouts};
@@ -22,10 +23,10 @@ const HISTORY_AGE: Duration = Duration::from_secs(10);
 /// Looks that are kept of each kind.
 const MOST_KEPT: usize = 64;
 
-/// What an autoscaler asked is told for so long.
-const ASKED_IS_TOLD: Duration = Duration::from_hours(1);
-/// Targets of which that is remembered: a token may name what is none.
-const MOST_ASKED: usize = 1_000;
+/// Between two notes that autoscalers ask for a target, which may ask each second.
+const BETWEEN_ASKS: Duration = Duration::from_secs(5);
+/// Longest name of a target that is noted, bytes: a token may name what is none.
+const MOST_NAME: usize = 200;
 
 /// The targets at one moment, by name.
 #[derive(Debug, Default)]
@@ -48,8 +49,10 @@ impl Targets {
 pub(crate) struct FleetView {
     whereabouts: Whereabouts,
     kept: Mutex<Option<(Instant, Arc<Targets>)>>,
-    /// When autoscalers asked this server for targets last, by name.
-    asked: std::sync::Mutex<HashMap<String, Instant>>,
+    /// When it was noted last that autoscalers ask this server for targets, by name.
+    noted_asks: std::sync::Mutex<HashMap<String, Instant>>,
+    /// How long before the look autoscalers asked for targets, whichever server.
+    asks: Shared<(), HashMap<String, Duration>>,
     workers: Shared<Option<String>, Vec<WorkerView>>,
     histories: Shared<String, Vec<(u64, TargetCounts)>>,
 }
@@ -90,7 +93,8 @@ impl FleetView {
         Self {
             whereabouts,
             kept: Mutex::default(),
-            asked: std::sync::Mutex::default(),
+            noted_asks: std::sync::Mutex::default(),
+            asks: Shared::new(),
             workers: Shared::new(),
             histories: Shared::new(),
         }
@@ -116,19 +120,26 @@ impl FleetView {
         Ok(targets)
     }
 
-    /// Notes that an autoscaler asks for a target.
-    pub(crate) fn is_asked(&self, target: &str) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.retain(|_, at| at.elapsed() < ASKED_IS_TOLD);
-        if asked.len() < MOST_ASKED || asked.contains_key(target) {
-            asked.insert(target.to_owned(), Instant::now());
+    /// Whether it is to be noted that an autoscaler asks for a target.
+    fn notes_ask(&self, target: &str) -> bool {
+        let mut noted = self.noted_asks.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|_, at| at.elapsed() < BETWEEN_ASKS);
+        target.len() <= MOST_NAME && noted.insert(target.to_owned(), Instant::now()).is_none()
+    }
+
+    /// Notes that an autoscaler asks for a target. Its answer does not hang on that.
+    pub(crate) async fn is_asked(&self, target: &str) {
+        if self.notes_ask(target)
+            && let Err(failure) = note_ask(&self.whereabouts, target).await
+        {
+            tracing::debug!(%failure, target, "pages do not tell that an autoscaler asked");
         }
     }
 
-    /// How long ago one did.
-    pub(crate) fn asked(&self, target: &str) -> Option<Duration> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.get(target).map(Instant::elapsed).filter(|ago| *ago < ASKED_IS_TOLD)
+    /// How long ago autoscalers asked for targets last, any server, by their names: a few seconds more or less.
+    pub(crate) async fn asks(&self) -> Result<Arc<HashMap<String, Duration>>, Failure> {
+        let read = Box::pin(asks(&self.whereabouts));
+        self.asks.look((), AGE, read).await
     }
 
     /// What a target wanted and had over the last day.

@@ -42,6 +42,11 @@ pub use offers::{Bell, KnownJob, Offer, Offered, Offers, Seats};
 pub use progress::{Checkpoint, CommittedSegment, Conclusion, JobProgress, JobState};
 pub use tries::{Begin, Blame, FailedTry, MiniBatchOutcome, TryLimits, Verdict};
 
+/// How long it is remembered that an autoscaler asked for a target.
+pub const ASK_IS_TOLD: Duration = Duration::from_hours(1);
+/// Targets of which that is remembered: who asks may name what is none.
+const MOST_ASKED: usize = 1_000;
+
 /// Who has read the statistics of a job counts as a reader for so long.
 pub const READS_FOR: Duration = Duration::from_secs(10);
 
@@ -143,6 +148,12 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// The history of `target`: the steps of the last day that were noted, in their order, each with when it began (microseconds
     /// since the Unix epoch, by the clock of the ledger).
     async fn history(&self, target: &str) -> Result<Vec<(u64, TargetCounts)>, LedgerError>;
+
+    /// Notes that an autoscaler asks for `target` now. That is remembered for [`ASK_IS_TOLD`], of 1,000 targets at most: of others nothing is
+    /// noted.
+    async fn note_ask(&self, target: &str) -> Result<(), LedgerError>;
+    /// The targets that autoscalers asked for, each with how long ago that was last.
+    async fn asks(&self) -> Result<HashMap<String, Duration>, LedgerError>;
 
     /// Asks the worker with this `instance` to leave: its next look at offers or its next heartbeat tells it so. The wish is
     /// forgotten after `time`.

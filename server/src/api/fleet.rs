@@ -49,10 +49,10 @@ pub(crate) async fn target(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    if who.role == Role::Metrics {
-        app.fleet.is_asked(&name);
-    }
     let targets = app.fleet.targets().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    if who.role == Role::Metrics {
+        app.fleet.is_asked(&name).await;
+    }
     let view = targets.named(&name);
     // The same figures are the same, whenever they were read.
     let tag = format!("W/\"{}\"", short_checksum(json!(view).to_string().as_bytes()));

@@ -1,6 +1,7 @@
 //! The fleet: its targets and its workers, one target, one worker; asking a worker to leave.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, Redirect};
@@ -62,9 +63,11 @@ async fn of_targets(
     let failed = |failure| Problem::of(&failure, Kind::INTERNAL);
     let targets = app.fleet.targets().await.map_err(failed)?;
     let workers = app.fleet.workers(target).await.map_err(failed)?;
+    let asks = app.fleet.asks().await.map_err(failed)?;
+    let row_of = |of: &TargetView| row_of(of, asks.get(&of.target).copied());
     let mut rows: Vec<TargetRow> = match target {
-        None => targets.all.iter().map(|target| row_of(app, target)).collect(),
-        Some(name) => vec![row_of(app, &targets.named(name))],
+        None => targets.all.iter().map(row_of).collect(),
+        Some(name) => vec![row_of(&targets.named(name))],
     };
     count_versions(&mut rows, &workers);
     let here = target.map_or_else(|| "/fleet".to_owned(), |target| format!("/fleet/{target}"));
@@ -254,7 +257,8 @@ fn count_versions(rows: &mut [TargetRow], workers: &[WorkerView]) {
     }
 }
 
-fn row_of(app: &App, of: &TargetView) -> TargetRow {
+/// The row of a target that an autoscaler asked for so long ago.
+fn row_of(of: &TargetView, asked: Option<Duration>) -> TargetRow {
     TargetRow {
         target: of.target.clone(),
         wanted: of.wanted_nodes,
@@ -265,7 +269,7 @@ fn row_of(app: &App, of: &TargetView) -> TargetRow {
         jobs: of.jobs,
         unwatched: of.unwatched_jobs,
         oldest_wait_seconds: of.oldest_wait_seconds,
-        asked_seconds: app.fleet.asked(&of.target).map(|ago| ago.as_secs_f64()),
+        asked_seconds: asked.map(|ago| ago.as_secs_f64()),
         versions: Vec::new(),
     }
 }

@@ -16,8 +16,8 @@ use self::index::Index;
 use self::job::{EmbeddedJob, Job};
 use super::history::of_last_day;
 use super::{
-    Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, KnownJob,
-    Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+    ASK_IS_TOLD, Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger,
+    KnownJob, Ledger, LedgerError, MOST_ASKED, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::timestamp::now_us;
 
@@ -30,6 +30,8 @@ pub struct EmbeddedLedger {
     targets: Arc<Mutex<HashMap<String, Target>>>,
     /// Identity of the storage it belongs to.
     storage: Arc<Mutex<Option<String>>>,
+    /// When autoscalers asked for targets last.
+    asked: Arc<Mutex<HashMap<String, Instant>>>,
     /// The workers that were asked to leave, why, and until when that is remembered.
     draining: Arc<Mutex<HashMap<String, (String, Instant)>>>,
     /// The index of jobs.
@@ -180,6 +182,21 @@ impl Ledger for EmbeddedLedger {
         let now = now_us() / HISTORY_STEP.as_micros() as u64;
         let kept = self.of_target(target, |target| target.history.clone());
         Ok(of_last_day(now, kept.into_iter().collect()))
+    }
+
+    async fn note_ask(&self, target: &str) -> Result<(), LedgerError> {
+        let mut asked = lock(&self.asked);
+        asked.retain(|_, at| at.elapsed() < ASK_IS_TOLD);
+        if asked.len() < MOST_ASKED || asked.contains_key(target) {
+            asked.insert(target.to_owned(), Instant::now());
+        }
+        Ok(())
+    }
+
+    async fn asks(&self) -> Result<HashMap<String, Duration>, LedgerError> {
+        let asked = lock(&self.asked);
+        let asked = asked.iter().map(|(target, at)| (target.clone(), at.elapsed()));
+        Ok(asked.filter(|(_, ago)| *ago < ASK_IS_TOLD).collect())
     }
 
     async fn drain(&self, worker: &str, reason: &str, time: Duration) -> Result<(), LedgerError> {

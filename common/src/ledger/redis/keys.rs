@@ -65,6 +65,8 @@ pub(super) enum TargetKey {
     All,
     /// Identity of the storage that the ledger belongs to.
     Storage,
+    /// The targets that autoscalers asked for.
+    Asked,
     /// The workers that were asked to leave.
     Draining,
     /// The summaries of jobs; their changes; those that were removed; the state of this index.
@@ -88,6 +90,7 @@ impl TargetKey {
             Self::History => "history",
             Self::All => return "prs:targets".to_owned(),
             Self::Storage => return "prs:storage".to_owned(),
+            Self::Asked => return "prs:asked".to_owned(),
             Self::Draining => return "prs:draining".to_owned(),
             Self::Jobs => return "prs:jobs".to_owned(),
             Self::JobChanges => return "prs:jobs:changed".to_owned(),

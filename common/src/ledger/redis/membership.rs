@@ -13,8 +13,9 @@ use super::packed::Packed;
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, scripts};
 use crate::ledger::history::of_last_day;
 use crate::ledger::{
-    Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, JobState,
-    KnownJob, Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+    ASK_IS_TOLD, Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger,
+    JobState, KnownJob, Ledger, LedgerError, MOST_ASKED, NodeInfo, Noted, Offer, Offered, Offers,
+    TargetCounts,
 };
 use crate::message_pack;
 
@@ -125,6 +126,17 @@ impl Ledger for RedisLedger {
             Some((step, TargetCounts { wanted, live, idle, waiting }))
         };
         Ok(of_last_day(now, kept.values().filter_map(read).collect()))
+    }
+
+    async fn note_ask(&self, target: &str) -> Result<(), LedgerError> {
+        let arguments = (target, ASK_IS_TOLD.as_secs(), MOST_ASKED);
+        self.run_for("", &scripts::NOTE_ASK, &[TargetKey::Asked], arguments).await
+    }
+
+    async fn asks(&self) -> Result<HashMap<String, Duration>, LedgerError> {
+        let found: Vec<(String, u64)> =
+            self.run_for("", &scripts::ASKS, &[TargetKey::Asked], ASK_IS_TOLD.as_secs()).await?;
+        Ok(found.into_iter().map(|(target, ago)| (target, Duration::from_micros(ago))).collect())
     }
 
     async fn drain(&self, worker: &str, reason: &str, time: Duration) -> Result<(), LedgerError> {

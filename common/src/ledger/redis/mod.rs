@@ -21,6 +21,7 @@
 //! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
 //! | `prs:storage` | string | identity of the storage that the ledger belongs to |
 //! | `prs:targets` | sorted set | targets that idle workers looked for, by when (µs) |
+//! | `prs:asked` | sorted set | targets that autoscalers asked for, by when (µs); expires |
 //! | `prs:draining` | hash | why a worker was asked to leave, by its name; expires |
 //! | `prs:jobs` | hash | the index of jobs: by job id, the order, a mark where the end of this start was counted, and the summary; nothing for one that was removed |
 //! | `prs:jobs:changed` | sorted set | ids of the jobs in the index, by the number of the last change of each |

@@ -70,6 +70,8 @@ scripts! {
     RING = "ring";
     NOTE_HISTORY = "note_history";
     HISTORY = "history";
+    NOTE_ASK = "note_ask";
+    ASKS = "asks";
     DRAIN = "drain";
     DRAINING = "draining";
     RETIRE = "retire";

@@ -274,3 +274,18 @@ pub(super) async fn history_of_a_target_is_noted_once_a_step(ledger: &dyn Ledger
     assert_eq!(history[0].0 % HISTORY_STEP.as_micros() as u64, 0, "a step begins at a round time");
     assert_eq!(ledger.history(&other).await.unwrap(), []);
 }
+
+pub(super) async fn who_asks_for_targets_is_remembered(ledger: &dyn Ledger) {
+    let (first, second) = (unique("first"), unique("second"));
+    ledger.note_ask(&first).await.unwrap();
+    ledger.note_ask(&second).await.unwrap();
+    let is_past = async || {
+        let ago = ledger.asks().await.unwrap()[&first];
+        (ago > Duration::from_millis(20)).then_some(())
+    };
+    eventually("time passes", is_past).await;
+    ledger.note_ask(&first).await.unwrap();
+    let asks = ledger.asks().await.unwrap();
+    assert!(asks[&first] < asks[&second] && asks[&second] < Duration::from_secs(30), "{asks:?}");
+    assert!(!asks.contains_key(&unique("third")));
+}

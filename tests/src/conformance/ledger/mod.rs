@@ -107,6 +107,7 @@ macro_rules! __ledger_cases {
                 worker_that_is_to_leave_is_told_so
                 worker_that_ends_is_forgotten
                 history_of_a_target_is_noted_once_a_step
+                who_asks_for_targets_is_remembered
             }
             index {
                 noted_jobs_are_asked_for_by_what_changed
