@@ -29,6 +29,7 @@ pub mod output_name;
 pub mod private_folder;
 pub mod process_page;
 pub mod queue;
+mod record;
 #[cfg(feature = "fleet")]
 mod refusals;
 pub mod registry;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::ledger::{Checkpoint, Conclusion, JobProgress, JobState};
-use prs_common::statistics::{self, Activity, Live, NAMES, Part, Summary};
+use prs_common::statistics::{self, Activity, Live, Part, Summary};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::record::Status;
@@ -21,7 +21,7 @@ use crate::errors::complete;
 use crate::failure::Failure;
 use crate::homes::{JobHome, Seen};
 use crate::standing::Standing;
-use crate::statistics::{stored, stored_parts};
+use crate::statistics::stored_parts;
 
 /// Between two reads of what changes slowly.
 const SLOWLY: Duration = Duration::from_secs(5);
@@ -59,11 +59,11 @@ pub struct Looked {
 }
 
 impl Looks {
-    /// Looks at the job. The first look reads all there is.
+    /// Looks at the job, for those who see its errors and these parts of its statistics, [`Live`] among them, with each look the same.
     ///
     /// # Errors
     /// A server fails, or there is no such job.
-    pub async fn look(&mut self, home: &dyn JobHome) -> Result<Looked, Failure> {
+    pub async fn look(&mut self, home: &dyn JobHome, names: &[&'static str]) -> Result<Looked, Failure> {
         if let Some(slow) = self.slow.take_if(|slow| slow.read.elapsed() < SLOWLY)
             && let Some(looked) = slow.quick_look(home).await?
         {
@@ -74,7 +74,7 @@ impl Looks {
         // It has no mini-batches, and no orchestrator that says anything.
         let ledger = if record.pipeline.is_some() { None } else { home.ledger(&record).await? };
         let parts = match ledger {
-            Some(ledger) => read_published(&*ledger, &NAMES).await,
+            Some(ledger) => read_published(&*ledger, names).await,
             None => None,
         };
         let told = parts.as_ref().and_then(|parts| told(&record, parts));
@@ -82,11 +82,13 @@ impl Looks {
             Some((state, status)) => seen(home, JobRecord { state, status, ..record }),
             None => home.settled(record).await?,
         };
-        let errors = complete(home, &seen).await?;
-        let parts = match parts {
-            Some(parts) => parts,
-            None => stored(home, &seen.record).await?,
+        let parts = async {
+            match parts {
+                Some(parts) => Ok(parts),
+                None => stored_parts(home, &seen.record, names).await,
+            }
         };
+        let (errors, parts) = tokio::try_join!(complete(home, &seen), parts)?;
         let statistics = page::published(|name| parts.get(name));
         let mut slowly = parts;
         slowly.retain(|name, _| !QUICK.contains(name));

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::time::SystemTime;
 
 use prs_common::job::pipeline::{Pipeline, Step, step_id};
+use prs_common::statistics::NAMES;
 use prs_common::{layout, statistics};
 use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::report::error_list::ErrorList;
@@ -34,20 +35,21 @@ pub async fn page(
     is_among_logs: bool,
 ) -> Result<Page, Failure> {
     let steps = is_among_logs.then_some(("../steps/", "/logs/report.html"));
-    let (_, facts) = facts(home, whereabouts, is_among_logs, steps).await?;
+    let (_, facts) = facts(home, whereabouts, &NAMES, is_among_logs, steps).await?;
     let has_statistics = !facts.statistics.is_empty();
     Ok(Page { html: report(&facts), has_statistics, job_id: facts.job_id })
 }
 
-/// What is known of a job now, for a page that `is_among_logs` of the run or is not. The reports of steps are between both of `steps`,
-/// seen from it.
+/// What is known of a job now, for a page that shows these parts of its statistics, [`Live`](statistics::Live) among them, and `is_among_logs`
+/// of the run or is not. The reports of steps are between both of `steps`, seen from it.
 pub async fn facts(
     home: &dyn JobHome,
     whereabouts: &Whereabouts,
+    names: &[&'static str],
     is_among_logs: bool,
     steps: Option<(&str, &str)>,
 ) -> Result<(Seen, Facts), Failure> {
-    facts_again(&mut Looks::default(), home, whereabouts, is_among_logs, steps).await
+    facts_again(&mut Looks::default(), home, whereabouts, names, is_among_logs, steps).await
 }
 
 /// The same from these parts of its statistics alone, without its steps and its list of errors.
@@ -65,10 +67,11 @@ pub async fn facts_again(
     looks: &mut Looks,
     home: &dyn JobHome,
     whereabouts: &Whereabouts,
+    names: &[&'static str],
     is_among_logs: bool,
     steps: Option<(&str, &str)>,
 ) -> Result<(Seen, Facts), Failure> {
-    let Looked { mut seen, errors, statistics } = looks.look(home).await?;
+    let Looked { mut seen, errors, statistics } = looks.look(home, names).await?;
     let called = home.called();
     if let Some(plan) = seen.record.pipeline.as_deref().filter(|_| seen.result.steps.is_empty()) {
         seen.result.steps = steps_so_far(&seen.result.job_id, &plan.pipeline, &called, whereabouts).await?;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -441,6 +441,24 @@ fn no_address_of_a_job_lists_or_reads_segments_or_lists_more_than_it_gives() {
         assert!(!lost.is_empty() && lost.len() <= 5 && lost[0]["tries"][0]["status"].is_string(), "{items}");
     }
     assert_eq!(wrong, Vec::<String>::new());
+    drop(web);
+    // A server that never read the job reads its record, the parts that are shown, and for pages that show errors their list and the code.
+    for (method, path, most) in [
+        ("HEAD", "", 2),
+        ("GET", "/part/table-rate", 2),
+        ("GET", "/part/table-plan", 3),
+        ("GET", "/nodes", 4),
+        ("GET", "/errors", 6),
+        ("GET", "", 8),
+    ] {
+        let web = served(&job);
+        drop(fleet.s3.requests());
+        let answer = web.ask_with(method, &format!("/jobs/ended{path}"), &[("Accept", "text/html")], "");
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+        let requests = fleet.s3.requests();
+        let read: BTreeSet<_> = requests.iter().filter(|(_, key)| key.contains("/ended/")).collect();
+        assert!((1..=most).contains(&read.len()), "{method} {path}: {read:?}");
+    }
 }
 
 #[test]

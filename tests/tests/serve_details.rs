@@ -430,6 +430,47 @@ fn pages_say_of_a_node_what_it_did_and_of_an_id_which_jobs_are_near() {
 }
 
 #[test]
+fn a_node_tells_of_its_processes_and_how_they_died() {
+    let script = r#"
+import os
+
+def run(mini_batch):
+    if os.path.basename(mini_batch[0]).startswith("0003"):
+        os._exit(7)
+    return mini_batch
+"#;
+    let job = Job::new(script).with_files(6).with("mini_batch_size", 1).with("run_max_try", 2);
+    let folder = job.path("runtime");
+    fs::create_dir(&folder).unwrap();
+    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let job = job.with("error_threshold", -1).with("process_count_per_node", 1);
+    let id = submitted(&job);
+    let web = served(&job);
+    let node = web.get(&format!("/api/v1/jobs/{id}/nodes/0")).json(200);
+    let processes = node["processes"].as_array().unwrap();
+    let died: Vec<&Value> = processes.iter().filter(|one| one["last_exit"]["returncode"] == 7).collect();
+    assert_eq!(died.len(), 2, "each try of a mini-batch ended its process: {node}");
+    for one in &died {
+        assert!(one["pid"].as_u64().is_some_and(|pid| pid > 1), "{one}");
+        assert_eq!(
+            (&one["failed_tries"], &one["last_exit"]["killed_for"]),
+            (&json!(1), &Value::Null),
+            "{one}"
+        );
+        let (started, ended) =
+            (one["started_at"].as_str().unwrap(), one["last_exit"]["at"].as_str().unwrap());
+        assert!(started < ended, "{one}");
+    }
+    let failed: u64 = processes.iter().filter_map(|one| one["failed_tries"].as_u64()).sum();
+    assert_eq!((failed, &node["failed_tries"]), (2, &json!(2)), "{node}");
+    let page = web.page(&format!("/jobs/{id}/nodes/0")).text();
+    let pid = died[0]["pid"].to_string();
+    for part in ["by itself, returncode 7", &pid, "Processes of this node"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[test]
 fn a_reader_chooses_how_pages_look() {
     let job = job();
     let web = served(&job);

@@ -2,12 +2,14 @@
 //!
 //! Both are written and read whole. What one version of prs does not say another takes as nothing.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::RunningTry;
 use crate::mini_batch::MiniBatchIndex;
+use crate::record::record;
 use crate::source_line::SourceLine;
 
 /// Most distinct errors that a node tells of.
@@ -18,6 +20,10 @@ pub const MOST_RUNNING: usize = 64;
 
 /// Most tries of [`NodeReport::longest`].
 pub const MOST_LONGEST: usize = 3;
+/// Most processes of [`NodeReport::each_process`].
+pub const MOST_PROCESSES: usize = 64;
+/// Longest [`ProcessExit::killed_for`], bytes.
+pub const MOST_KILLED_FOR: usize = 32;
 /// Longest [`TryUnderWay::detail`], bytes.
 pub const MOST_DETAIL: usize = 120;
 
@@ -106,6 +112,8 @@ pub struct NodeReport {
     pub load: Option<NodeLoad>,
     /// The servers that did not answer when they were called last: `broker`, `ledger`, `storage`.
     pub unavailable: Vec<String>,
+    /// Its processes by number, those that ended last among them, [`MOST_PROCESSES`] at most.
+    pub each_process: Vec<ProcessView>,
 }
 
 /// What a node uses of its host.
@@ -135,6 +143,59 @@ pub struct TryUnderWay {
     pub detail: String,
     /// How long standard output and standard error of its process were when it began; absent where several share them.
     pub printed_from: Option<(u64, u64)>,
+}
+
+record! {
+    /// A process of a node.
+    pub struct ProcessView {
+        /// Which process of the node, from 0: the number in its name.
+        pub number: u32,
+        /// Its process id on the host.
+        pub pid: u32,
+        /// Tries that ended in it.
+        pub tries: u64,
+        /// Of these, those that failed.
+        pub failed_tries: u64,
+        /// When it was started, microseconds since the Unix epoch; in a report by the clock of the node.
+        pub started_us: u64,
+        /// How it ended; nothing while it is up.
+        pub exit: Option<ProcessExit>,
+    }
+}
+
+record! {
+    /// How a process ended.
+    pub struct ProcessExit {
+        /// When, microseconds since the Unix epoch; in a report by the clock of the node.
+        pub at_us: u64,
+        /// What it returned, the negative number of the signal where one ended it.
+        pub returncode: i32,
+        /// What the node killed it for, or that it could not use the script, [`MOST_KILLED_FOR`] bytes at most; empty where
+        /// it ended by itself.
+        pub killed_for: String,
+    }
+}
+
+impl ProcessView {
+    /// Whether it did not end by itself as it should.
+    fn is_failed(&self) -> bool {
+        self.exit.as_ref().is_some_and(|exit| exit.returncode != 0 || !exit.killed_for.is_empty())
+    }
+
+    /// `most` of these processes, by number: those that are up, and those that failed, the last ones first, which have up to
+    /// half of the room; then the others.
+    pub fn bounded(processes: impl IntoIterator<Item = Self>, most: usize) -> Vec<Self> {
+        let (mut kept, mut ended): (Vec<Self>, Vec<Self>) =
+            processes.into_iter().partition(|process| process.exit.is_none());
+        ended.sort_by_key(|process| (!process.is_failed(), Reverse(process.number)));
+        let failed = ended.iter().filter(|process| process.is_failed()).count();
+        kept.sort_by_key(|process| process.number);
+        kept.truncate(most - failed.min(most.div_ceil(2)));
+        ended.truncate(most - kept.len());
+        kept.append(&mut ended);
+        kept.sort_by_key(|process| process.number);
+        kept
+    }
 }
 
 /// The last line that a process printed so far, or one about a side input on its way.
@@ -238,6 +299,25 @@ mod tests {
         let timeout = error("Timeout", "run() took longer", None);
         assert!(timeout.is_as(&timeout));
         assert!(!timeout.is_as(&error("Timeout", "reading took longer", None)));
+    }
+
+    #[test]
+    fn of_many_processes_those_are_told_that_are_up_or_died() {
+        let exit = |returncode| Some(ProcessExit { returncode, ..ProcessExit::default() });
+        let process = |(number, exit)| ProcessView { number, exit, ..ProcessView::default() };
+        // Up: 4, 5, 6; died: 1, 3; ended in order: 0, 2.
+        let all = [(6, None), (0, exit(0)), (1, exit(3)), (2, exit(0)), (3, exit(-9)), (4, None), (5, None)];
+        for (most, expected) in [
+            (9, &[0, 1, 2, 3, 4, 5, 6][..]),
+            (6, &[1, 2, 3, 4, 5, 6]),
+            (5, &[1, 3, 4, 5, 6]),
+            (4, &[1, 3, 4, 5]),
+            (1, &[3]),
+            (0, &[]),
+        ] {
+            let told = ProcessView::bounded(all.clone().map(process), most);
+            assert_eq!(told.iter().map(|one| one.number).collect::<Vec<_>>(), expected, "{most}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum LaneKind {
     Failing,
 }
 
-super::record::record! {
+crate::record::record! {
     /// A row of the picture.
     pub struct Lane {
         /// What it is.
@@ -103,7 +103,7 @@ impl Cells {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// The picture: lanes from above, columns by time.
     pub struct Activity {
         /// When this was written.

@@ -93,7 +93,7 @@ impl Curve {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// How a curve is encoded.
     struct PackedCurve {
         /// When it begins.
@@ -121,7 +121,7 @@ impl TryFrom<PackedCurve> for Curve {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// A try that stands for others.
     pub struct ErrorExample {
         /// Its mini-batch.
@@ -141,7 +141,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// Tries that failed alike, or lack items for the same reason.
     pub struct ErrorGroup {
         /// Its [id](group_id).
@@ -216,7 +216,7 @@ impl ErrorGroup {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// The distinct errors of a job: first those that cost most items, then those of most tries.
     pub struct Errors {
         /// When this was written.

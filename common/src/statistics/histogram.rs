@@ -103,7 +103,7 @@ impl Histogram {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// How a histogram is encoded.
     struct Packed {
         /// Counts by class, without the zeros at the end.

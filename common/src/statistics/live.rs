@@ -15,7 +15,7 @@ const MOST_TOP_ERRORS: usize = 3;
 /// Former starts that have a line of their own, at most.
 const MOST_FORMER: usize = 50;
 
-super::record::record! {
+crate::record::record! {
     /// A try that ended.
     pub struct TryRow {
         /// The mini-batch.
@@ -48,7 +48,7 @@ impl TryRow {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// A mini-batch that runs.
     pub struct RunningOn {
         /// Which one.
@@ -68,7 +68,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// What got its outcome a second, over some time.
     pub struct Rate {
         /// The time, seconds; shorter where the job is younger.
@@ -80,7 +80,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// A limit of the job.
     pub struct Threshold {
         /// Its key in the job file.
@@ -101,7 +101,7 @@ impl Threshold {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// How processes come to life.
     pub struct InitState {
         /// Failures to import the script and of `init()`.
@@ -119,7 +119,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// A node whose `run()` takes far longer than that of the others.
     pub struct SlowOn {
         /// Which one.
@@ -131,7 +131,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// What needs a person, as far as the tries and the nodes of the job tell.
     pub struct Signs {
         /// Whether the rest was looked for: an older prs did not.
@@ -151,7 +151,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// Items that got their outcome in the last minutes, finer than the timeline tells it.
     pub struct Lately {
         /// When the first step began.
@@ -163,7 +163,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// A start of the job before the present one, as far as its segments tell.
     pub struct FormerStart {
         /// Which one, from 1.
@@ -183,7 +183,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// Where a job stands. Counts of mini-batches and items are those of the ledger, of one instant with the rest.
     pub struct Live {
         /// When this was written.

@@ -17,7 +17,6 @@ mod histogram;
 mod live;
 mod nodes;
 mod plan_map;
-pub(crate) mod record;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -36,7 +35,9 @@ pub use live::{
     FormerStart, InitState, Lately, Live, MOST_RECENT, MOST_RUNNING, Rate, RunningOn, Signs, SlowOn,
     Threshold, TryRow,
 };
-pub use nodes::{MOST_NODES, NODE_BINS, NodeRow, NodeState, Nodes, RunsHere, node_bin};
+pub use nodes::{
+    MOST_NODES, MOST_PROCESSES_OF_ALL, NODE_BINS, NodeRow, NodeState, Nodes, RunsHere, node_bin,
+};
 pub use plan_map::{Cell, MOST_CELLS, PlanMap};
 pub use summary::{MOST_SLOWEST, Shares, Summary};
 pub use timeline::{Bucket, MOST_BUCKETS, Pieces, Timeline};

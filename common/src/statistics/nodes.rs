@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Part, ensure};
-use crate::ledger::MOST_LONGEST;
+use crate::ledger::{MOST_LONGEST, MOST_PROCESSES, ProcessView};
 use crate::mini_batch::MiniBatchIndex;
 
 /// Rows, at most. Of more nodes the least active are one row.
@@ -11,6 +11,9 @@ pub const MOST_NODES: usize = 4_096;
 /// Classes of the durations of `run()` on a node: the first is below a millisecond, each has twice the one before, the last
 /// has all from four minutes on.
 pub const NODE_BINS: usize = 20;
+
+/// Processes of all nodes together, at most: of many nodes each has a few.
+pub const MOST_PROCESSES_OF_ALL: usize = 4_096;
 
 /// The class of a duration.
 pub fn node_bin(micros: u64) -> usize {
@@ -29,7 +32,7 @@ pub enum NodeState {
     Lost,
 }
 
-super::record::record! {
+crate::record::record! {
     /// A mini-batch that runs on a node.
     pub struct RunsHere {
         /// Which one.
@@ -41,7 +44,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// A node. What is of tries is of the present start of the job.
     pub struct NodeRow {
         /// Its id in the job.
@@ -106,10 +109,12 @@ super::record::record! {
         pub gave_up: bool,
         /// What runs longest on it, the longest first, three at most.
         pub longest: Vec<RunsHere>,
+        /// Its processes by number, those that ended last among them.
+        pub each_process: Vec<ProcessView>,
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// The nodes of a job, by id; the row for the least active ones is the last.
     pub struct Nodes {
         /// When this was written.
@@ -126,6 +131,8 @@ impl Part for Nodes {
     fn check(&self) -> Result<(), &'static str> {
         ensure(self.rows.len() <= MOST_NODES + 1, "too many nodes")?;
         ensure(self.rows.iter().all(|row| row.bins.len() <= NODE_BINS), "a node of too many classes")?;
-        ensure(self.rows.iter().all(|row| row.longest.len() <= MOST_LONGEST), "a node that tells too much")
+        ensure(self.rows.iter().all(|row| row.longest.len() <= MOST_LONGEST), "a node that tells too much")?;
+        let bounded = self.rows.iter().all(|row| row.each_process.len() <= MOST_PROCESSES);
+        ensure(bounded, "a node of too many processes")
     }
 }

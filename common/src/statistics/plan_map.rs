@@ -88,7 +88,7 @@ impl PlanMap {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// How a plan map is encoded.
     struct Packed {
         /// Binary logarithm of the mini-batches of a cell.

@@ -7,7 +7,7 @@ use crate::segment::TryStatus;
 /// Most of the slowest tries.
 pub const MOST_SLOWEST: usize = 200;
 
-super::record::record! {
+crate::record::record! {
     /// Where the time of slots went, microseconds. `idle` is what is left of `slots` without `busy` and `init`; the four of
     /// tries are of those that ended, and their proportions those of `busy`.
     pub struct Shares {
@@ -28,7 +28,7 @@ super::record::record! {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// The summary. What it says of time is of the present start of the job.
     pub struct Summary {
         /// When this was written.

@@ -274,7 +274,7 @@ impl Iterator for Pieces {
     }
 }
 
-super::record::record! {
+crate::record::record! {
     /// How a timeline is encoded.
     struct Packed {
         /// When it begins.

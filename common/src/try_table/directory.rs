@@ -2,8 +2,8 @@
 
 use super::{VERSION, Which};
 use crate::message_pack;
+use crate::record::record;
 use crate::segment::TryStatus;
-use crate::statistics::record::record;
 
 use super::Row;
 

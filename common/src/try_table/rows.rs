@@ -4,8 +4,8 @@ use serde_bytes::ByteBuf;
 
 use crate::message_pack;
 use crate::mini_batch::MiniBatchIndex;
+use crate::record::record;
 use crate::segment::{ErrorDetail, Printed, ProcessRef, TryStatus};
-use crate::statistics::record::record;
 
 record! {
     /// A try.

@@ -54,15 +54,7 @@ pub async fn published_parts(
     Ok(page::published(|name| parts.get(name)))
 }
 
-/// The parts that storage has, by their names; they are some seconds old while the job runs.
-pub(crate) async fn stored(
-    home: &dyn JobHome,
-    record: &JobRecord,
-) -> Result<HashMap<&'static str, Bytes>, Failure> {
-    stored_parts(home, record, &NAMES).await
-}
-
-/// The same of the parts with these names.
+/// The parts with these names that storage has; they are some seconds old while the job runs.
 pub(crate) async fn stored_parts(
     home: &dyn JobHome,
     record: &JobRecord,

@@ -1,5 +1,5 @@
-//! A figure of hosts over time: the mean of the nodes as a line, the band from the least to the most behind it, and those nodes that have the
-//! most of it as lines of their own.
+//! A figure of hosts over time: the mean of the nodes as a line, the band from the least to the most behind it, and lines of their own beside
+//! it: of those nodes that have the most of it, or of what it is the sum of.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::text::times::clock;
 
 /// Width and height of the picture's own coordinates.
 const SIZE: (f64, f64) = (1_000.0, 100.0);
-/// How the lines of the highest nodes are dashed, the highest first.
+/// How the lines beside it are dashed, the first first.
 const DASHES: [&str; 3] = ["9 3", "4 3", "1 3"];
 /// Columns that are walked, at most.
 const MOST_COLUMNS: u64 = 1_000;
@@ -28,6 +28,17 @@ pub struct LinePoint {
     pub values: [f64; 3],
 }
 
+/// A line.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Line<'a> {
+    /// What it is of.
+    pub name: &'a str,
+    /// What an address of mini-batches filters by that belong to it; empty where there is none.
+    pub query: &'a str,
+    /// When, and how much.
+    pub points: &'a [LinePoint],
+}
+
 /// The picture.
 #[derive(Debug, Clone, PartialEq, Eq, Template)]
 #[template(path = "chart/lines.html")]
@@ -35,23 +46,26 @@ pub struct Lines {
     sentence: String,
     band: String,
     mean: String,
-    /// The lines of single nodes, with how each is dashed.
-    highest: Vec<(&'static str, String)>,
+    /// The lines beside it, with how each is dashed.
+    beside: Vec<(&'static str, String)>,
     top: String,
     half: String,
     ticks: Vec<Tick>,
 }
 
 impl Lines {
-    /// The figure `id` of these points, which are `whose`, and of the `highest` nodes; `says` puts values into words. Nothing where there are fewer
-    /// than two points.
+    /// The figure `id` of a line, and of those beside it, which `what` names; `says` puts values into words. Its places lead to mini-batches
+    /// below the address `open`. Nothing where there are fewer than two points.
     pub fn figure(
         id: &'static str,
         title: &str,
-        (points, whose): (&[LinePoint], &str),
-        highest: &[(String, &[LinePoint])],
+        of: Line<'_>,
+        (what, beside): (&str, &[Line<'_>]),
+        open: &str,
         says: impl Fn(f64) -> String,
     ) -> Option<Figure> {
+        let Line { name: whose, points, .. } = of;
+        let beside = &beside[..beside.len().min(DASHES.len())];
         let (first, last) = (points.first()?, points.last()?);
         if last.at_us <= first.at_us {
             return None;
@@ -80,10 +94,10 @@ impl Lines {
             sentence: sentence.clone(),
             band: if is_band { line(upper.chain(lower).collect()) + "z" } else { String::new() },
             mean: line(points.iter().map(|point| place(point, 1)).collect()),
-            highest: DASHES
+            beside: DASHES
                 .into_iter()
-                .zip(highest)
-                .map(|(dash, (_, points))| (dash, line(points.iter().map(|point| place(point, 1)).collect())))
+                .zip(beside)
+                .map(|(dash, one)| (dash, line(one.points.iter().map(|point| place(point, 1)).collect())))
                 .collect(),
             top: says(top),
             half: says(top / 2.0),
@@ -95,22 +109,21 @@ impl Lines {
             title: title.to_owned(),
             sentence,
             picture: picture.render().unwrap_or_default(),
-            legend: if is_band {
-                let mut both =
-                    vec![legend("share-0", whose), legend("busy-1", "from the least to the most of them")];
-                let named: Vec<&str> =
-                    highest.iter().take(DASHES.len()).map(|(name, _)| name.as_str()).collect();
-                if !named.is_empty() {
-                    both.push(legend(
-                        "line",
-                        &format!("highest, longest dashes first: {}", named.join(", ")),
-                    ));
+            legend: {
+                let mut all = Vec::new();
+                if is_band || !beside.is_empty() {
+                    all.push(legend("share-0", whose));
                 }
-                both
-            } else {
-                Vec::new()
+                if is_band {
+                    all.push(legend("busy-1", "from the least to the most of them"));
+                }
+                if !beside.is_empty() {
+                    let named: Vec<&str> = beside.iter().map(|one| one.name).collect();
+                    all.push(legend("line", &format!("{what}longest dashes first: {}", named.join(", "))));
+                }
+                all
             },
-            walk: walk(points, span, &says),
+            walk: walk(of, beside, span, &says).map(|walk| Walk { open: open.to_owned(), ..walk }),
             table: Some(table(title, points, says)),
             is_open: false,
             is_apart: false,
@@ -118,26 +131,30 @@ impl Lines {
     }
 }
 
-/// What is read out at each point, the mean. Nothing where points have no common distance.
-fn walk(points: &[LinePoint], span: Span, says: impl Fn(f64) -> String) -> Option<Walk> {
-    let gaps = points.windows(2).map(|pair| pair[1].at_us.saturating_sub(pair[0].at_us));
+/// What is read out at each point: the mean, and the lines beside it. Nothing where points have no common distance.
+fn walk(of: Line<'_>, beside: &[Line<'_>], span: Span, says: impl Fn(f64) -> String) -> Option<Walk> {
+    let gaps = of.points.windows(2).map(|pair| pair[1].at_us.saturating_sub(pair[0].at_us));
     let step_us = gaps.min().filter(|step| *step >= SECOND)?;
     let columns = (span.to_us - span.from_us) / step_us + 1;
     if columns > MOST_COLUMNS {
         return None;
     }
-    let mut cells = vec!["\u{2013}".to_owned(); columns as usize];
-    for point in points {
-        if let Some(cell) = cells.get_mut(((point.at_us - span.from_us) / step_us) as usize) {
-            // Blanks part the cells.
-            *cell = says(point.values[1]).replace(' ', "\u{202f}");
+    let row = |line: &Line<'_>| {
+        let mut cells = vec!["\u{2013}".to_owned(); columns as usize];
+        for point in line.points {
+            let at = point.at_us.checked_sub(span.from_us).map(|behind| (behind / step_us) as usize);
+            if let Some(cell) = at.and_then(|at| cells.get_mut(at)) {
+                // Blanks part the cells.
+                *cell = says(point.values[1]).replace(' ', "\u{202f}");
+            }
         }
-    }
+        (line.name.to_owned(), line.query.to_owned(), cells.join(" "))
+    };
     Some(Walk {
         kind: "time",
         from: span.from_us,
         step: (step_us / SECOND).max(1),
-        rows: vec![("Mean".to_owned(), String::new(), cells.join(" "))],
+        rows: std::iter::once(&of).chain(beside).map(row).collect(),
         ..Walk::default()
     })
 }
@@ -162,7 +179,8 @@ mod tests {
         let point = |second: u64, values| LinePoint { at_us: noon + second * 1_000_000, values };
         let says = |value: f64| format!("{value:.0} %");
         let one = [point(0, [40.0; 3]), point(10, [80.0; 3])];
-        let figure = Lines::figure("cpu", "CPU", (&one, "a"), &[], says).unwrap();
+        let named = |name, points| Line { name, query: "state=tries", points };
+        let figure = Lines::figure("cpu", "CPU", named("a", &one), ("", &[]), "", says).unwrap();
         assert_eq!(figure.sentence, "60 % on average, 80 % at most, at 12:00:10 UTC.");
         assert!(
             figure.picture.contains("\"M0 60L1000 20\"") && figure.legend.is_empty(),
@@ -170,16 +188,20 @@ mod tests {
             figure.picture
         );
         let high = [point(0, [50.0; 3]), point(10, [100.0; 3])];
-        let highest = [("node 17".to_owned(), &high[..])];
+        let highest = [Line { query: "node=17", ..named("node 17", &high) }];
         let several = [point(0, [10.0, 40.0, 50.0]), point(10, [20.0, 80.0, 100.0])];
-        let figure = Lines::figure("cpu", "CPU", (&several, "mean of 2 nodes"), &highest, says).unwrap();
+        let beside = ("highest, ", &highest[..]);
+        let figure =
+            Lines::figure("cpu", "CPU", named("mean of 2 nodes", &several), beside, "/to", says).unwrap();
         let walk = figure.walk.unwrap();
-        assert_eq!((walk.step, &*walk.rows[0].2), (10, "40\u{202f}% 80\u{202f}%"));
+        assert_eq!((walk.step, &*walk.rows[0].2, &*walk.open), (10, "40\u{202f}% 80\u{202f}%", "/to"));
+        let (name, query, cells) = &walk.rows[1];
+        assert_eq!((&**name, &**query, &**cells), ("node 17", "node=17", "50\u{202f}% 100\u{202f}%"));
         assert!(figure.picture.contains("stroke-dasharray=\"9 3\""), "{}", figure.picture);
         let said: Vec<_> = figure.legend.iter().map(|one| &*one.text).collect();
         assert_eq!(said[0], "mean of 2 nodes");
         assert!(said[2].ends_with("node 17"), "{said:?}");
         assert!(figure.picture.contains("M0 50L1000 0L1000 80L0 90z"), "{}", figure.picture);
-        assert!(Lines::figure("cpu", "CPU", (&one[..1], "a"), &[], says).is_none());
+        assert!(Lines::figure("cpu", "CPU", named("a", &one[..1]), ("", &[]), "", says).is_none());
     }
 }

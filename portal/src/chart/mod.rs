@@ -27,7 +27,7 @@ pub use curve::Curve;
 pub use durations::{Durations, Quantiles};
 pub use figure::{Cell, Column, Figure, Table, Walk};
 pub use graph::{Graph, GraphStep};
-pub use lines::{LinePoint, Lines};
+pub use lines::{Line, LinePoint, Lines};
 pub use nodes::{NodeDot, NodeShape, Nodes};
 pub use plan_map::{PlanMap, PlanState};
 pub use progress::Progress;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use askama::Template;
 
-use super::figure::{Figure, Legend};
+use super::figure::{Figure, Legend, Walk};
 use crate::text::{count, counted};
 
 /// Marks at most; of more workers each mark stands for several.
@@ -15,8 +15,9 @@ const ROOM: u64 = 10;
 
 /// States of workers in their order: the word, the class of its fill, and the path of its mark from the upper left of its room.
 const STATES: [(&str, &str, &str); 4] = [
-    ("serving", "active", "l8 4l-8 4z"),
-    ("idle", "good", "m0 4a4 4 0 1 0 8 0a4 4 0 1 0-8 0"),
+    ("serving", "active", "l8 4-8 4z"),
+    // A circle but for a gap that nobody sees.
+    ("idle", "good", "m0 4a4 4 0 1 0 0-.1z"),
     ("draining", "warn", "m4 0l4 8h-8z"),
     ("silent", "bad", "h8v8h-8z"),
 ];
@@ -28,8 +29,8 @@ pub struct Workers {
     sentence: String,
     width: u64,
     height: u64,
-    /// Class and path of the marks of each state.
-    marks: Vec<(&'static str, String)>,
+    /// Class and path of the marks of each state, and what these are.
+    marks: Vec<(&'static str, String, String)>,
 }
 
 impl Workers {
@@ -55,8 +56,9 @@ impl Workers {
                 let _ = write!(path, "M{x} {y}{mark}");
                 at += 1;
             }
-            marks.push((class, path));
-            legend.push(Legend { class, text: format!("{} {word}", count(of_state)) });
+            let text = format!("{} {word}", count(of_state));
+            marks.push((class, path, text.clone()));
+            legend.push(Legend { class, text });
         }
         let told: Vec<String> = legend.iter().map(|one| one.text.clone()).collect();
         let scale = if each == 1 { String::new() } else { format!("; a mark stands for {each}") };
@@ -77,7 +79,8 @@ impl Workers {
             table: None,
             is_open: false,
             is_apart: false,
-            walk: None,
+            // The states below it are links.
+            walk: Some(Walk::of_marks("marks")),
         })
     }
 }
@@ -91,6 +94,9 @@ mod tests {
         let figure = Workers::figure(&[("serving", 480), ("idle", 17), ("silent", 3)]).unwrap();
         assert_eq!(figure.sentence, "500 workers: 480 serving, 17 idle, 3 silent.");
         assert_eq!(figure.picture.matches('M').count(), 500);
+        // What keys walk.
+        assert_eq!(figure.picture.matches("<use ").count(), 3);
+        assert!(figure.picture.contains("<title>3 silent</title>") && figure.walk.is_some());
         assert!(figure.picture.len() < 12_000, "{}", figure.picture.len());
         let many = Workers::figure(&[("serving", 50_000), ("silent", 1)]).unwrap();
         assert!(many.sentence.ends_with("; a mark stands for 98."), "{}", many.sentence);

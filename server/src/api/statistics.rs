@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use prs_common::ledger::{ProcessExit, ProcessView};
 use prs_common::statistics::{Live, Nodes, Part};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::homes::Home;
@@ -152,12 +153,43 @@ pub(crate) async fn list(
     .answer(&params))
 }
 
-/// A process of a node, and its logs, each by its name; null where there is none.
+/// How a process ended.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LastExit {
+    /// When.
+    at: String,
+    /// What it returned, the negative number of the signal where one ended it.
+    returncode: i32,
+    /// Why its node ended it: `run_timeout`, `load_timeout`, `init_timeout`, `memory`, `protocol`, `superseded` or
+    /// `not_needed`; `init_failed` where it could not use the script. Null where it ended by itself.
+    killed_for: Option<String>,
+}
+
+impl LastExit {
+    fn of(exit: &ProcessExit) -> Self {
+        let killed_for = Some(exit.killed_for.clone()).filter(|text| !text.is_empty());
+        Self { at: format_us(exit.at_us), returncode: exit.returncode, killed_for }
+    }
+}
+
+/// A process of a node, and its logs, each by its name; null where there is none. What its node does not tell is null, too: it
+/// tells of 64 at most, one of many nodes of fewer.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NodeProcess {
     /// Its name.
     pub(crate) name: String,
+    /// Its process id on the host.
+    pid: Option<u32>,
+    /// Tries that ended in it.
+    tries: Option<u64>,
+    /// Of these, those that failed.
+    failed_tries: Option<u64>,
+    /// When it was started.
+    started_at: Option<String>,
+    /// How it ended; null while it is up, and of one that was when its node was heard of last.
+    last_exit: Option<LastExit>,
     /// What it printed.
     pub(crate) stdout: Option<String>,
     /// What it wrote to standard error.
@@ -168,12 +200,28 @@ pub(crate) struct NodeProcess {
     pub(crate) errors: Option<String>,
 }
 
-/// The processes of a node, those that were replaced among them, as its logs tell.
-pub(crate) async fn processes(home: &Home, node_id: u32) -> Result<Vec<NodeProcess>, Problem> {
+/// The processes of a node, those that were replaced among them, as its logs and what is `told` of it say.
+pub(crate) async fn processes(
+    home: &Home,
+    node_id: u32,
+    told: &[ProcessView],
+) -> Result<Vec<NodeProcess>, Problem> {
     let kinds = vec![LogKind::Stdout, LogKind::Stderr, LogKind::Process, LogKind::Error];
     let wanted = LogChoice { kinds, nodes: vec![node_id], ..LogChoice::default() };
     let found = logs::all(&**home, &wanted).await.map_err(|failure| refused(&failure))?;
-    let mut processes: BTreeMap<String, NodeProcess> = BTreeMap::new();
+    let told = told.iter().map(|one| {
+        let process = NodeProcess {
+            name: format!("process{:03}", one.number),
+            pid: Some(one.pid),
+            tries: Some(one.tries),
+            failed_tries: Some(one.failed_tries),
+            started_at: Some(format_us(one.started_us)),
+            last_exit: one.exit.as_ref().map(LastExit::of),
+            ..NodeProcess::default()
+        };
+        (process.name.clone(), process)
+    });
+    let mut processes: BTreeMap<String, NodeProcess> = told.collect();
     for Log { file, .. } in found {
         let LogName { kind: Some(kind), process: Some(name), .. } = LogName::of(&file) else { continue };
         let name = name.to_owned();
@@ -232,6 +280,8 @@ pub(crate) async fn one(
     let published = published_parts(&*home, &record, &[Live::NAME, Nodes::NAME]).await;
     let published = published.map_err(|failure| refused(&failure))?;
     let Some(known) = &published.nodes else { return Err(none()) };
+    let told = known.rows.iter().find(|row| row.of <= 1 && row.node_id == node_id);
+    let told = told.map(|row| &*row.each_process).unwrap_or_default();
     let found = nodes(known, NodeOrder::Id, published.has_ended());
     let found = found.into_iter().find(|one| one.node_id == Some(node_id));
     let found = found
@@ -242,7 +292,7 @@ pub(crate) async fn one(
     Ok(Json(NodeObject {
         node: found,
         init_error: init.map(|init| init.error.clone()),
-        processes: processes(&home, node_id).await?,
+        processes: processes(&home, node_id, told).await?,
         links: NodeLinks {
             portal: format!("/jobs/{id}/nodes/{node_id}"),
             tries: below("tries?"),

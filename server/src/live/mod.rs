@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prs_common::statistics::NAMES;
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Seen};
 use prs_jobs::looks::Looks;
@@ -227,7 +228,8 @@ async fn see(
 ) -> Result<(Seen, Published, String, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
-    let (seen, mut facts) = facts_again(looks, &*home, whereabouts, false, Some(("/jobs/", ""))).await?;
+    let (seen, mut facts) =
+        facts_again(looks, &*home, whereabouts, &NAMES, false, Some(("/jobs/", ""))).await?;
     let due = if facts.state.is_final() { Due::ALL } else { due };
     if due.has_lists() {
         code_lines.put(&*home, &seen, &mut facts).await;

@@ -2,6 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Html;
+use prs_common::statistics::{Errors, Live, Nodes, Part};
 use prs_jobs::error_groups::{LostItems, lost_items};
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::report;
@@ -13,10 +14,13 @@ use crate::auth::{May, MayRead, Role};
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
 
+/// The parts of the statistics that these pages show.
+const PARTS: [&str; 3] = [Live::NAME, Nodes::NAME, Errors::NAME];
+
 /// What is known of a job, its errors with the lines of code that they came from.
 async fn facts(app: &App, id: &str) -> Result<(Facts, Seen, Home), Problem> {
     let home = app.home(id).await?;
-    let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let found = report::facts(&*home, &app.whereabouts, &PARTS, false, Some(("/jobs/", ""))).await;
     let (seen, mut facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     app.watches.code_lines().put(&*home, &seen, &mut facts).await;
     Ok((facts, seen, home))

@@ -5,6 +5,7 @@ use axum::response::Html;
 use prs_jobs::report;
 use prs_portal::view::GraphPage;
 
+use super::tabs::ON_TABS;
 use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::params::Params;
@@ -19,7 +20,7 @@ pub(super) async fn page(
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
     let home = app.home(&id).await?;
-    let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let facts = report::facts(&*home, &app.whereabouts, &ON_TABS, false, Some(("/jobs/", ""))).await;
     let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     Ok(Html(GraphPage::new(&facts, &app.chrome).html()))
 }

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::sse::Event;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use prs_common::statistics::{Live, Part};
+use prs_common::statistics::{Live, NAMES, Part};
 use prs_jobs::homes::Seen;
 use prs_jobs::{report, show};
 use prs_portal::text::count;
@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::jobs::row;
 use super::logs::FOLLOWED;
 use super::mini_batches::OneLive;
+use super::tabs::ON_TABS;
 use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::job_object::is_canceling;
 use crate::api::jobs::begin_to_cancel;
@@ -46,7 +47,7 @@ const ICON: &str = "x-prs-icon";
 /// What the overview of the job says, and the job as it was seen.
 async fn facts(app: &App, id: &str) -> Result<(Seen, Facts), Problem> {
     let home = app.home(id).await?;
-    let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let facts = report::facts(&*home, &app.whereabouts, &NAMES, false, Some(("/jobs/", ""))).await;
     let (seen, mut facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     app.watches.code_lines().put(&*home, &seen, &mut facts).await;
     Ok((seen, facts))
@@ -411,7 +412,8 @@ pub(crate) async fn settings(
     params.check(&[])?;
     let absent = |failure| Problem::of(&failure, Kind::REFUSED);
     let home = app.home(&id).await?;
-    let (seen, facts) = report::facts(&*home, &app.whereabouts, false, None).await.map_err(absent)?;
+    let found = report::facts(&*home, &app.whereabouts, &ON_TABS, false, None).await;
+    let (seen, facts) = found.map_err(absent)?;
     let file = show::show(&home.called(), &app.whereabouts).await.map_err(absent)?;
     let yaml = file.without_secrets().text();
     let jobs = of_its_name(&app, &facts).await?;

@@ -2,15 +2,18 @@
 
 use axum::extract::{Path, State};
 use axum::response::Html;
+use prs_common::statistics::{Activity, Errors, Live, Nodes, Part};
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Home};
 use prs_jobs::report;
-use prs_jobs::statistics::{METRICS, Point, Series, Window, perf};
+use prs_jobs::statistics::{Point, Series, Window, perf};
 use prs_portal::chart::LinePoint;
 use prs_portal::view::{
-    Facts, HostNode, HostSeries, NodePage, NodeProcess, NodesPage, StepsPage, Tab, hosts_html,
+    Facts, HostNode, HostPictures, HostSeries, NodePage, NodeProcess, NodesPage, OfHosts, StepsPage, Tab,
+    hosts_html,
 };
 
+use super::tabs::ON_TABS;
 use crate::api::statistics::{node_of, processes};
 use crate::app::App;
 use crate::auth::{May, MayRead, Role};
@@ -19,28 +22,37 @@ use crate::problem::{Kind, Problem};
 
 /// Points of a picture of hosts.
 const POINTS: usize = 240;
+/// The parts of the statistics that the page of all nodes shows.
+const OF_ALL: &[&str] = &ON_TABS;
+/// Those that the page of one shows.
+const OF_ONE: &[&str] = &[Live::NAME, Nodes::NAME, Activity::NAME, Errors::NAME];
 /// The part with the pictures of hosts.
 const HOSTS: &str = "hosts";
+/// What an address says that wants a picture of each figure.
+const ALL: &str = "all";
 
 fn refused(failure: &prs_jobs::Failure) -> Problem {
     Problem::of(failure, Kind::REFUSED)
 }
 
-/// What is known of a job, and what of it nodes ran last.
-async fn facts(app: &App, id: &str) -> Result<(Facts, Home), Problem> {
+/// What is known of a job, with these parts of its statistics, and what of it nodes ran last.
+async fn facts(app: &App, id: &str, names: &[&'static str]) -> Result<(Facts, Home), Problem> {
     let home = app.home(id).await?;
-    let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let found = report::facts(&*home, &app.whereabouts, names, false, Some(("/jobs/", ""))).await;
     let (seen, facts) = found.map_err(|failure| refused(&failure))?;
     let at_work = homes::at_work_of(home, &seen.record, id, &app.whereabouts).await;
     Ok((facts, at_work.map_err(|failure| refused(&failure))?))
 }
 
-/// What nodes used of their hosts.
-async fn hosts(id: &str, home: &Home, nodes: Vec<u32>) -> Result<String, Problem> {
+/// What nodes used of their hosts, `node_id` alone where it is one.
+async fn hosts(
+    (id, home): (&str, &Home),
+    (nodes, node_id): (Vec<u32>, Option<u32>),
+    pictures: HostPictures,
+) -> Result<String, Problem> {
     let all = nodes.len();
     let window = Window { nodes, points: POINTS, to_us: Some(now_us()), ..Window::default() };
-    let metrics = METRICS.map(|(name, _)| name);
-    let series = perf(&**home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
+    let series = perf(&**home, pictures.metrics(), &window).await.map_err(|failure| refused(&failure))?;
     let point = |one: &Point| {
         let at = one.0.parse::<jiff::Timestamp>().ok()?;
         let at_us = u64::try_from(at.as_microsecond()).ok()?;
@@ -58,7 +70,8 @@ async fn hosts(id: &str, home: &Home, nodes: Vec<u32>) -> Result<String, Problem
             .collect(),
     };
     let json = format!("/api/v1/jobs/{id}/perf");
-    Ok(hosts_html(&json, &series.into_iter().map(of).collect::<Vec<_>>()))
+    let series: Vec<HostSeries> = series.into_iter().map(of).collect();
+    Ok(hosts_html(&json, &series, pictures, &OfHosts { job_id: id, node_id }))
 }
 
 /// The nodes of a job.
@@ -67,11 +80,19 @@ fn all_of(facts: &Facts) -> Vec<u32> {
     rows.filter(|row| row.of <= 1).map(|row| row.node_id).collect()
 }
 
-/// Whether the pictures of hosts stand in the page that is asked for.
-fn with_hosts(params: &Params) -> Result<bool, Problem> {
+/// The pictures of hosts that stand in the page that is asked for.
+fn with_hosts(params: &Params) -> Result<Option<HostPictures>, Problem> {
+    let pictures = match params.one("metrics")? {
+        None => HostPictures::Four,
+        Some(ALL) => HostPictures::All,
+        Some(unknown) => return Err(bad("metrics", format_args!("{unknown:?} is not {ALL}"))),
+    };
     match params.one("table")? {
-        None => Ok(false),
-        Some(HOSTS) => Ok(true),
+        None if pictures == HostPictures::All => {
+            Err(bad("metrics", format_args!("goes with table={HOSTS}, which shows them")))
+        }
+        None => Ok(None),
+        Some(HOSTS) => Ok(Some(pictures)),
         Some(unknown) => Err(bad("table", format_args!("{unknown:?} is not {HOSTS}"))),
     }
 }
@@ -83,14 +104,17 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["from", "table"])?;
+    params.check(&["from", "table", "metrics"])?;
     let from = params.number("from", (0, u64::from(u32::MAX)))?.unwrap_or(0) as usize;
     let with_hosts = with_hosts(&params)?;
-    let (facts, home) = Box::pin(facts(&app, &id)).await?;
+    let (facts, home) = Box::pin(facts(&app, &id, OF_ALL)).await?;
     if !facts.steps.is_empty() && !facts.has_main_step {
         return Ok(Html(StepsPage::new(&app.chrome, &facts, Tab::Nodes).html()));
     }
-    let hosts = if with_hosts { Some(hosts(&id, &home, all_of(&facts)).await?) } else { None };
+    let hosts = match with_hosts {
+        Some(pictures) => Some(hosts((&id, &home), (all_of(&facts), None), pictures).await?),
+        None => None,
+    };
     Ok(Html(NodesPage::new(&app.chrome, &facts, from, hosts).html()))
 }
 
@@ -101,13 +125,19 @@ pub(crate) async fn one(
     Path((id, node)): Path<(String, String)>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["table"])?;
+    params.check(&["table", "metrics"])?;
     let with_hosts = with_hosts(&params)?;
     let node_id = node_of(&node)?;
-    let (facts, home) = Box::pin(facts(&app, &id)).await?;
-    let hosts = if with_hosts { Some(hosts(&id, &home, vec![node_id]).await?) } else { None };
+    let (facts, home) = Box::pin(facts(&app, &id, OF_ONE)).await?;
+    let hosts = match with_hosts {
+        Some(pictures) => Some(hosts((&id, &home), (vec![node_id], Some(node_id)), pictures).await?),
+        None => None,
+    };
     // Without them the page has the rest.
-    let found = processes(&home, node_id).await.unwrap_or_default();
+    let mut rows = facts.statistics.nodes.iter().flat_map(|nodes| &nodes.rows);
+    let row = rows.find(|row| row.of <= 1 && row.node_id == node_id);
+    let told = row.map(|row| &*row.each_process).unwrap_or_default();
+    let found = processes(&home, node_id, told).await.unwrap_or_default();
     let processes: Vec<NodeProcess> = found
         .into_iter()
         .map(|one| NodeProcess {
@@ -139,8 +169,8 @@ pub(crate) async fn part(
     Path((id, part)): Path<(String, String)>,
 ) -> Result<Html<String>, Problem> {
     check_part(&part)?;
-    let (facts, home) = Box::pin(facts(&app, &id)).await?;
-    hosts(&id, &home, all_of(&facts)).await.map(Html)
+    let (facts, home) = Box::pin(facts(&app, &id, OF_ALL)).await?;
+    hosts((&id, &home), (all_of(&facts), None), HostPictures::Four).await.map(Html)
 }
 
 /// `GET /jobs/{job}/nodes/{node}/part/{part}`.
@@ -151,6 +181,9 @@ pub(crate) async fn part_of_one(
 ) -> Result<Html<String>, Problem> {
     check_part(&part)?;
     let node_id = node_of(&node)?;
-    let (_, home) = Box::pin(facts(&app, &id)).await?;
-    hosts(&id, &home, vec![node_id]).await.map(Html)
+    let home = app.home(&id).await?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    let home = homes::at_work_of(home, &record, &id, &app.whereabouts);
+    let home = Box::pin(home).await.map_err(|failure| refused(&failure))?;
+    hosts((&id, &home), (vec![node_id], Some(node_id)), HostPictures::Four).await.map(Html)
 }

@@ -12,6 +12,9 @@ use prs_portal::view::{JobKind, Published, StepsPage, Tab, TabCounts, Tabs};
 use crate::app::App;
 use crate::problem::{Kind, Problem};
 
+/// The parts of the statistics that tabs count in.
+pub(super) const ON_TABS: [&str; 2] = [Live::NAME, Nodes::NAME];
+
 /// A job of which a page is made.
 #[derive(Debug)]
 pub(super) struct OnTabs {
@@ -52,7 +55,7 @@ impl OnTabs {
         kind: JobKind,
         more: &[&'static str],
     ) -> Result<Self, Problem> {
-        let names = [&[Live::NAME, Nodes::NAME], more].concat();
+        let names = [&ON_TABS, more].concat();
         let (seen, published) = brief(&**home, record, &names).await.map_err(|failure| refused(&failure))?;
         let counts = TabCounts::new(kind, errors(&seen, &published), &published);
         Ok(Self { seen, published, counts })
@@ -78,7 +81,7 @@ impl OnTabs {
 /// The page of a pipeline in the place of a tab that its steps have.
 pub(super) async fn of_steps(app: &App, id: &str, tab: Tab) -> Result<Html<String>, Problem> {
     let home = app.home(id).await?;
-    let found = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let found = report::facts(&*home, &app.whereabouts, &ON_TABS, false, Some(("/jobs/", ""))).await;
     let (_, facts) = found.map_err(|failure| refused(&failure))?;
     Ok(Html(StepsPage::new(&app.chrome, &facts, tab).html()))
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{Checkpoint, JobProgress, JobState, NodeInfo, NodeReport, NodeView, TryUnderWay};
+use prs_common::ledger::{
+    Checkpoint, JobProgress, JobState, NodeInfo, NodeReport, NodeView, ProcessView, TryUnderWay,
+};
 use prs_common::seal;
 use prs_common::segment::{ErrorDetail, ProcessRef, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
@@ -294,6 +296,18 @@ impl Simulated {
     }
 }
 
+/// A process that is up.
+fn process(number: u32) -> ProcessView {
+    ProcessView {
+        number,
+        pid: 100_000 + number,
+        tries: 100_000,
+        failed_tries: 300,
+        started_us: now_us(),
+        exit: None,
+    }
+}
+
 /// A node at work.
 fn node(node_id: u32) -> NodeView {
     let info = NodeInfo {
@@ -319,6 +333,7 @@ fn node(node_id: u32) -> NodeView {
         in_hand: 2 * SLOTS,
         busy: SLOTS as u32,
         longest: longest.collect(),
+        each_process: (0..SLOTS as u32).map(process).collect(),
         ..NodeReport::default()
     };
     NodeView { node_id, info, report, silent: Duration::ZERO, left: false }

@@ -196,14 +196,17 @@ fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
     ErrorInfo::new(wire::Stage::Run, "Timeout", message)
 }
 
+/// The outcome of a try, which counts for its process.
 fn outcome_of(
-    running: &Running,
+    running: &mut Running,
     seq: u32,
     ready: Ready,
     (record, error): (TryRecord, Option<ErrorDetail>),
     rows: Bytes,
     files: Vec<String>,
 ) -> Outcome {
+    running.tries += 1;
+    running.failed_tries += u64::from(record.status != TryStatus::RunDone);
     let (process, staging) = (Arc::clone(&running.who), Arc::clone(&running.staging));
     let error = error.map(Box::new);
     Outcome {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{NodeReport, Signal};
+use prs_common::ledger::{NodeReport, ProcessView, Signal};
 use prs_common::log_file::LogFile;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -96,6 +96,8 @@ pub(crate) struct Dispatcher<'a> {
     apart: Apart,
     recent: Recent,
     processes_started: u32,
+    /// Processes that ended, as the heartbeat tells of them.
+    ended_processes: VecDeque<ProcessView>,
     sources: Arc<Sources>,
     failures_in_a_row: u32,
     /// When what processes print was looked at.
@@ -145,6 +147,7 @@ impl<'a> Dispatcher<'a> {
             apart: Apart::default(),
             recent: Recent::begin(),
             processes_started: 0,
+            ended_processes: VecDeque::new(),
             sources: Arc::new(sources),
             failures_in_a_row: 0,
             printed_at: None,

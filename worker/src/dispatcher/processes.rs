@@ -70,6 +70,9 @@ impl Dispatcher<'_> {
             process,
             stage: Stage::Starting,
             since: Instant::now(),
+            started_us: now_us(),
+            tries: 0,
+            failed_tries: 0,
             gpu,
             log,
             printed,
@@ -155,6 +158,7 @@ impl Dispatcher<'_> {
             let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.launch.node_id);
             self.init_failed(position, &Started::of(&running), &error, &file);
         }
+        self.note_exit(&running, returncode);
         self.slots[position].next = why_next(&running, returncode);
         self.slots[position].hung = false;
         if running.killed == Some(Kill::InitTimeout) && self.ending.is_none() {

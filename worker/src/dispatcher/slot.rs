@@ -94,6 +94,12 @@ pub(crate) struct Running {
     pub(crate) process: Process,
     pub(crate) stage: Stage,
     pub(crate) since: Instant,
+    /// The same by the clock of the host, microseconds since the Unix epoch.
+    pub(crate) started_us: u64,
+    /// Tries that ended in it.
+    pub(crate) tries: u64,
+    /// Of these, those that failed.
+    pub(crate) failed_tries: u64,
     pub(crate) gpu: Option<Gpu>,
     pub(crate) log: ProcessLog,
     /// What it prints.

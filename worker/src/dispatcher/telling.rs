@@ -4,13 +4,16 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prs_common::ledger::{MOST_DETAIL, MOST_LONGEST, PrintedLine, TryUnderWay};
+use prs_common::ledger::{
+    MOST_DETAIL, MOST_LONGEST, MOST_PROCESSES, PrintedLine, ProcessExit, ProcessView, TryUnderWay,
+};
 use prs_common::mini_batch::MiniBatch;
 use prs_common::process_page::monotonic_ns;
 use prs_common::statistics::cut;
+use prs_common::timestamp::now_us;
 
 use super::Dispatcher;
-use crate::dispatcher::slot::{Hang, Running, Slot, running, running_mut};
+use crate::dispatcher::slot::{Hang, Kill, Running, Slot, running, running_mut};
 use crate::process::printed;
 
 /// Between two looks at what processes print.
@@ -20,7 +23,34 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 /// What has been under way for less is not described, milliseconds: it takes a look at the whole descriptor.
 const DESCRIBED: u64 = 1_000;
 
+/// What the heartbeat says that a process was killed for; nothing of one that ended by itself.
+fn killed_for(running: &Running) -> &'static str {
+    match running.killed {
+        Some(Kill::RunTimeout) => "run_timeout",
+        Some(Kill::LoadTimeout) => "load_timeout",
+        Some(Kill::InitTimeout) => "init_timeout",
+        Some(Kill::Memory(_)) => "memory",
+        Some(Kill::ProtocolViolation) => "protocol",
+        _ if running.init_failed => "init_failed",
+        Some(Kill::Stop) => "not_needed",
+        Some(Kill::Superseded) => "superseded",
+        None => "",
+    }
+}
+
 impl Running {
+    /// How it is, as the heartbeat tells it.
+    fn view(&self, exit: Option<ProcessExit>) -> ProcessView {
+        ProcessView {
+            number: self.number,
+            pid: self.who.pid,
+            tries: self.tries,
+            failed_tries: self.failed_tries,
+            started_us: self.started_us,
+            exit,
+        }
+    }
+
     /// What it has under way, with the descriptor of each.
     fn under_way_for(&mut self, now: Instant) -> Vec<(TryUnderWay, Bytes)> {
         let process = Some(self.number);
@@ -72,6 +102,24 @@ impl Dispatcher<'_> {
         });
     }
 
+    /// The processes that it tells of.
+    fn each_process(&self) -> Vec<ProcessView> {
+        let up = running(&self.slots).map(|running| running.view(None));
+        ProcessView::bounded(up.chain(self.ended_processes.iter().cloned()), MOST_PROCESSES)
+    }
+
+    /// Notes for it how a process ended.
+    pub(super) fn note_exit(&mut self, running: &Running, returncode: i32) {
+        let killed_for = killed_for(running).to_owned();
+        let exit = ProcessExit { at_us: now_us(), returncode, killed_for };
+        self.ended_processes.push_back(running.view(Some(exit)));
+        if self.ended_processes.len() > MOST_PROCESSES {
+            self.ended_processes.pop_front();
+        }
+        let each_process = self.each_process();
+        self.with.report_tx.send_modify(|report| report.each_process = each_process);
+    }
+
     /// Tells it now and then what the processes print that are starting.
     pub(super) fn tell_printed(&mut self, now: Instant) {
         let is_due = self.printed_at.is_none_or(|at| now.saturating_duration_since(at) >= PRINTED_INTERVAL);
@@ -110,10 +158,12 @@ impl Dispatcher<'_> {
             one
         });
         let longest = described.collect();
+        let each_process = self.each_process();
         self.with.metrics.busy(busy);
         self.with.report_tx.send_modify(|report| {
             report.busy = busy as u32;
             report.longest = longest;
+            report.each_process = each_process;
         });
     }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prs_common::ledger::{MOST_LONGEST, NodeView};
+use prs_common::ledger::{MOST_KILLED_FOR, MOST_LONGEST, MOST_PROCESSES, NodeView, ProcessExit, ProcessView};
 use prs_common::segment::{TryRecord, TryStatus};
 use prs_common::statistics::{
-    Histogram, MOST_NODES, NodeRow, NodeState, Nodes, RunsHere, TryRow, cut, node_bin,
+    Histogram, MOST_NODES, MOST_PROCESSES_OF_ALL, NodeRow, NodeState, Nodes, RunsHere, TryRow, cut, node_bin,
 };
 
 use super::errors::rmp_size;
@@ -80,13 +80,15 @@ impl Node {
         self.bins.iter_mut().zip(&other.bins).for_each(|(sum, more)| *sum += more);
     }
 
-    fn published(&self) -> NodeRow {
+    /// Its row, with as many of its processes.
+    fn published(&self, processes: usize) -> NodeRow {
         let quantile = |share| self.run.quantile_us(share).unwrap_or_default();
         NodeRow {
             median_us: quantile(0.5),
             p95_us: quantile(0.95),
             bins: self.bins.clone(),
             of: self.row.of.max(1),
+            each_process: ProcessView::bounded(self.row.each_process.iter().cloned(), processes),
             ..self.row.clone()
         }
     }
@@ -169,6 +171,8 @@ impl NodeTable {
                     process: one.process,
                 })
                 .collect();
+            row.each_process =
+                report.each_process.iter().take(MOST_PROCESSES).map(|one| moved(one, clock_us)).collect();
             (row.processes, row.starting) = (report.processes, report.starting);
             (row.in_hand, row.init_failures) = (report.in_hand, report.init_failures);
             (row.heard_us, row.clock_us) = (heard_us, clock_us);
@@ -185,9 +189,18 @@ impl NodeTable {
     /// The rows, as far as there is room; the least active nodes are one row then.
     pub(super) fn published(&self, written_us: u64, room: usize) -> Nodes {
         let mut rest = self.rest.clone();
-        let mut rows: Vec<_> = self.nodes.values().map(|node| (node.published(), node)).collect();
-        let sizes: usize = rows.iter().map(|(row, _)| rmp_size(row)).sum();
-        if sizes + rmp_size(&rest.published()) + MARGIN > room {
+        let processes = (MOST_PROCESSES_OF_ALL / self.nodes.len().max(1)).min(MOST_PROCESSES);
+        let mut rows: Vec<_> = self.nodes.values().map(|node| (node.published(processes), node)).collect();
+        let rest_size = rmp_size(&rest.published(0)) + MARGIN;
+        let is_too_much = |rows: &[(NodeRow, &Node)]| {
+            rows.iter().map(|(row, _)| rmp_size(row)).sum::<usize>() + rest_size > room
+        };
+        if is_too_much(&rows) {
+            for (row, _) in &mut rows {
+                row.each_process.clear();
+            }
+        }
+        if is_too_much(&rows) {
             rows.sort_by_key(|(row, _)| (std::cmp::Reverse(row.tries), row.node_id));
             let mut used = 2 * MARGIN + rmp_size(&NodeRow::default());
             let fit = rows.iter().take_while(|(row, _)| {
@@ -204,10 +217,21 @@ impl NodeTable {
         let mut rows: Vec<_> = rows.into_iter().map(|(row, _)| row).collect();
         rows.sort_by_key(|row| row.node_id);
         if rest.row.tries > 0 || rest.row.of > 0 {
-            rows.push(NodeRow { node_id: u32::MAX, ..rest.published() });
+            rows.push(NodeRow { node_id: u32::MAX, ..rest.published(0) });
         }
         Nodes { written_us, rows }
     }
+}
+
+/// A process with its times by the orchestrator's clock, where that of its node is so far ahead.
+fn moved(process: &ProcessView, clock_us: i64) -> ProcessView {
+    let at = |us: u64| us.saturating_add_signed(-clock_us);
+    let exit = process.exit.as_ref().map(|exit| ProcessExit {
+        at_us: at(exit.at_us),
+        returncode: exit.returncode,
+        killed_for: cut(&exit.killed_for, MOST_KILLED_FOR).to_owned(),
+    });
+    ProcessView { started_us: at(process.started_us), exit, ..process.clone() }
 }
 
 fn set(text: &mut String, to: &str) {

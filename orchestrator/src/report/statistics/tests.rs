@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{JobState, NodeInfo, NodeReport, NodeView, TryUnderWay};
+use prs_common::ledger::{JobState, NodeInfo, NodeReport, NodeView, ProcessExit, ProcessView, TryUnderWay};
 use prs_common::segment::{ErrorDetail, ProcessRef, SegmentIndex, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
 use prs_common::statistics::{
@@ -141,6 +141,35 @@ fn view(node_id: u32, report: NodeReport) -> NodeView {
     NodeView { node_id, info, report, silent: Duration::ZERO, left: false }
 }
 
+/// So many processes, every other of which was killed for that.
+fn processes(count: u32, killed_for: &str) -> Vec<ProcessView> {
+    let exit = ProcessExit { at_us: ORIGIN, returncode: -9, killed_for: killed_for.to_owned() };
+    let process = |number: u32| ProcessView {
+        number,
+        pid: 4_000_000,
+        exit: (number % 2 == 1).then(|| exit.clone()),
+        ..ProcessView::default()
+    };
+    (0..count).map(process).collect()
+}
+
+#[test]
+fn of_many_nodes_each_tells_of_a_few_processes() {
+    let processes_of = |nodes: u32| {
+        let report = NodeReport { each_process: processes(100, "memory"), ..NodeReport::default() };
+        let nodes: Vec<_> = (0..nodes).map(|node| view(node, report.clone())).collect();
+        let mut statistics = Statistics::new(1, ORIGIN);
+        statistics.observe(&nodes, Seen::default(), ORIGIN + 1);
+        let (.., nodes) = parts(&statistics);
+        nodes.rows.into_iter().map(|row| row.each_process).collect::<Vec<_>>()
+    };
+    for (nodes, most) in [(1, 64), (512, 8), (4_000, 1)] {
+        let told = processes_of(nodes);
+        assert!(told.len() == nodes as usize && told.iter().all(|one| one.len() == most), "{nodes}");
+        assert!(told.iter().all(|one| one.iter().any(|process| process.exit.is_some())), "{nodes}");
+    }
+}
+
 #[test]
 fn sizes_are_bounded_whatever_comes() {
     let mut statistics = Statistics::new(1, ORIGIN);
@@ -156,7 +185,9 @@ fn sizes_are_bounded_whatever_comes() {
                 4
             ];
             let fatal = Some("é".repeat(4_000));
-            view(node, NodeReport { longest, fatal, busy: 4, in_hand: 9, now_us: 1, ..NodeReport::default() })
+            let each_process = processes(100, &"é".repeat(4_000));
+            let said = NodeReport { longest, fatal, each_process, ..NodeReport::default() };
+            view(node, NodeReport { busy: 4, in_hand: 9, now_us: 1, ..said })
         })
         .collect();
     statistics.observe(&nodes, Seen::default(), ORIGIN + 1);

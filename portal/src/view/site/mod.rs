@@ -41,7 +41,7 @@ pub use listed::{running_table, slow_table, waiting_table};
 pub use logs::{FollowedLogs, LogEntry, LogFolder, LogHit, LogLines, LogPage, LogRows, LogScope, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, RunFact, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
-pub use nodes::{HostNode, HostSeries, NodePage, NodeProcess, NodesPage, hosts_html};
+pub use nodes::{HostNode, HostPictures, HostSeries, NodePage, NodeProcess, NodesPage, OfHosts, hosts_html};
 pub use output::{OutputFile, OutputPage, PictureFile, Preview, PreviewPart};
 pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
 pub use selected::{SelectedPage, SelectedRow};

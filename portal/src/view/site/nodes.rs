@@ -1,11 +1,14 @@
 //! The nodes of a job: a dot for each, and a table; and one of them, with what it did and what it used of its host.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
+use prs_common::ledger::{ProcessExit, ProcessView};
 use prs_common::statistics::NodeRow;
 
 use super::simple::rendered;
 use super::{Chrome, Tab, Tabs};
-use crate::chart::{Cell, Figure, LinePoint, Lines, Table};
+use crate::chart::{Cell, Figure, Line, LinePoint, Lines, Table};
 use crate::text::numbers::short;
 use crate::text::times::{day_and_clock, duration_us};
 use crate::text::{bytes, count, percent};
@@ -41,8 +44,83 @@ pub struct HostNode {
     pub points: Vec<LinePoint>,
 }
 
+/// Which pictures of hosts there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostPictures {
+    /// Four: what was moved by disks and networks is one.
+    Four,
+    /// One of each figure.
+    All,
+}
+
+impl HostPictures {
+    /// What is measured for them.
+    pub fn metrics(self) -> &'static [&'static str] {
+        const ALL: [&str; 8] =
+            ["cpu", "memory", "disk_read", "disk_write", "net_in", "net_out", "gpu", "gpu_memory"];
+        match self {
+            Self::Four => &ALL[..7],
+            Self::All => &ALL,
+        }
+    }
+}
+
+/// The sum of these figures at each time.
+fn sum(of: &[&HostSeries]) -> Vec<LinePoint> {
+    let mut sums = BTreeMap::<u64, f64>::new();
+    for point in of.iter().flat_map(|one| &one.points) {
+        *sums.entry(point.at_us).or_default() += point.values[1];
+    }
+    sums.into_iter().map(|(at_us, sum)| LinePoint { at_us, values: [sum; 3] }).collect()
+}
+
+/// What disks and networks moved, in one picture.
+fn of_disks_and_networks(series: &[HostSeries], whose: &str, to: &OfHosts<'_>) -> Option<Figure> {
+    let named = |begins: &str| -> Vec<&HostSeries> {
+        series.iter().filter(|one| one.metric.starts_with(begins)).collect()
+    };
+    let (disks, networks) = (named("disk_"), named("net_"));
+    let all = sum(&[&disks[..], &networks].concat());
+    let (disks, networks) = (sum(&disks), sum(&networks));
+    let whose = format!("together, {whose}");
+    let query = to.query(None);
+    let line = |name, points| Line { name, query: &query, points };
+    let beside = [line("disks", &disks[..]), line("networks", &networks)];
+    let says = |value: f64| bytes(value.max(0.0) as u64);
+    Lines::figure("disk-net", "Disks and networks", line(&whose, &all), ("", &beside), &to.open(), says)
+}
+
+/// Where the places of these pictures lead.
+#[derive(Debug, Clone, Copy)]
+pub struct OfHosts<'a> {
+    /// The job.
+    pub job_id: &'a str,
+    /// The node, where they are of one.
+    pub node_id: Option<u32>,
+}
+
+impl OfHosts<'_> {
+    fn open(&self) -> String {
+        format!("/jobs/{}/mini-batches", self.job_id)
+    }
+
+    /// What an address of mini-batches filters by that ran on this node, or that of the page, or any.
+    fn query(&self, node_id: Option<u32>) -> String {
+        let node = node_id.or(self.node_id).map(|node| format!("&node={node}")).unwrap_or_default();
+        format!("state=tries{node}")
+    }
+}
+
 /// The pictures of what hosts were used for.
-fn of_hosts(series: &[HostSeries]) -> Vec<Figure> {
+fn of_hosts(series: &[HostSeries], pictures: HostPictures, to: &OfHosts<'_>) -> Vec<Figure> {
+    let whose = |of: &HostSeries| {
+        let (looked_at, all) = of.nodes;
+        if looked_at < all {
+            format!("mean of {} of {} nodes", count(looked_at as u64), count(all as u64))
+        } else {
+            format!("mean of {}", crate::text::counted(all as u64, "node"))
+        }
+    };
     let figure = |of: &HostSeries| {
         let (id, title): (&'static str, _) = match of.metric {
             "cpu" => ("cpu", "CPU of the host"),
@@ -58,22 +136,30 @@ fn of_hosts(series: &[HostSeries]) -> Vec<Figure> {
         let says = |value: f64| {
             if is_share { format!("{}\u{202f}%", short(value)) } else { bytes(value.max(0.0) as u64) }
         };
-        let (looked_at, all) = of.nodes;
-        let whose = if looked_at < all {
-            format!("mean of {} of {} nodes", count(looked_at as u64), count(all as u64))
-        } else {
-            format!("mean of {}", crate::text::counted(all as u64, "node"))
-        };
-        let highest: Vec<(String, &[LinePoint])> =
-            of.highest.iter().map(|one| (format!("node {}", one.node_id), &*one.points)).collect();
-        Lines::figure(id, title, (&of.points, &whose), &highest, says)
+        let names = of
+            .highest
+            .iter()
+            .map(|one| (format!("node {}", one.node_id), to.query(Some(one.node_id)), &*one.points));
+        let names: Vec<_> = names.collect();
+        let highest: Vec<Line<'_>> =
+            names.iter().map(|(name, query, points)| Line { name, query, points }).collect();
+        let (whose, query) = (whose(of), to.query(None));
+        let line = Line { name: &whose, query: &query, points: &of.points };
+        Lines::figure(id, title, line, ("highest, ", &highest), &to.open(), says)
     };
-    series.iter().filter_map(figure).collect()
+    if pictures == HostPictures::All {
+        return series.iter().filter_map(figure).collect();
+    }
+    let one = |metric: &str| series.iter().find(|one| one.metric == metric);
+    let together = series.first().and_then(|first| of_disks_and_networks(series, &whose(first), to));
+    let each =
+        [one("cpu").and_then(figure), one("memory").and_then(figure), together, one("gpu").and_then(figure)];
+    each.into_iter().flatten().collect()
 }
 
 /// The pictures of hosts, which a page fetches when they are wanted; `json` is the address of the same for programs.
-pub fn hosts_html(json: &str, series: &[HostSeries]) -> String {
-    rendered(&Hosts { json, figures: of_hosts(series) })
+pub fn hosts_html(json: &str, series: &[HostSeries], pictures: HostPictures, to: &OfHosts<'_>) -> String {
+    rendered(&Hosts { json, figures: of_hosts(series, pictures, to), has_all: pictures == HostPictures::All })
 }
 
 /// The pictures of hosts.
@@ -82,6 +168,7 @@ pub fn hosts_html(json: &str, series: &[HostSeries]) -> String {
 struct Hosts<'a> {
     json: &'a str,
     figures: Vec<Figure>,
+    has_all: bool,
 }
 
 /// The tab of the nodes.
@@ -237,29 +324,60 @@ impl<'a> NodePage<'a> {
     }
 }
 
+/// How a process ended, in words.
+fn ended(exit: &ProcessExit) -> Cell {
+    let text = match (&*exit.killed_for, exit.returncode) {
+        ("run_timeout", _) => "killed: run() took too long".to_owned(),
+        ("load_timeout", _) => "killed: its data took too long".to_owned(),
+        ("init_timeout", _) => "killed: init() took too long".to_owned(),
+        ("memory", _) => "killed: memory ran out".to_owned(),
+        ("protocol", _) => "killed: it broke the protocol".to_owned(),
+        ("init_failed", _) => "init() or the import failed".to_owned(),
+        ("superseded", _) => return Cell::Text("another try was faster".to_owned()),
+        ("not_needed", _) => return Cell::Text("not needed any more".to_owned()),
+        ("", 0) => return Cell::Text("in order".to_owned()),
+        ("", code @ ..0) => format!("killed by signal {}", code.unsigned_abs()),
+        ("", code) => format!("by itself, returncode {code}"),
+        (other, code) => format!("{other}, returncode {code}"),
+    };
+    Cell::Bad(text)
+}
+
 /// The processes of a node, with what each runs as far as that runs long, and its logs.
 fn of_processes(facts: &Facts, row: &NodeRow, processes: &[NodeProcess]) -> Option<Table> {
-    let mut table = Table::new(
-        "Processes of this node",
-        &["Process", "Runs longest", "Standard output", "Standard error", "Mini-batches", "Errors"],
-    );
+    let may_run = !facts.state.is_final();
+    let runs: &[_] = if may_run { &["Runs longest"] } else { &[] };
+    let of_each = ["Process", "#PID", "#Tries", "#Failed", "Started", "Ended", "How"];
+    let logs = ["Standard output", "Standard error", "Mini-batches", "Errors"];
+    let mut table = Table::new("Processes of this node", &[&of_each[..], runs, &logs].concat());
+    let none = || Cell::Text("\u{2013}".to_owned());
     let now_us = facts.statistics.nodes.as_ref().map_or(0, |nodes| nodes.written_us);
     for one in processes {
         let of_it =
             |number: Option<u32>| number.is_some_and(|number| format!("process{number:03}") == one.name);
-        let runs = row.longest.iter().find(|runs| of_it(runs.process) && !facts.state.is_final());
-        let runs = runs.map_or_else(
-            || Cell::Text("\u{2013}".to_owned()),
-            |runs| {
+        let told = row.each_process.iter().find(|told| of_it(Some(told.number)));
+        let number = |of: fn(&ProcessView) -> u64| told.map_or_else(none, |told| count(of(told)).into());
+        let exit = told.and_then(|told| told.exit.as_ref());
+        let mut cells = vec![
+            one.name.clone().into(),
+            told.map_or_else(none, |told| told.pid.to_string().into()),
+            number(|told| told.tries),
+            number(|told| told.failed_tries),
+            told.map_or_else(none, |told| Cell::time(told.started_us, day_and_clock)),
+            exit.map_or_else(none, |exit| Cell::time(exit.at_us, day_and_clock)),
+            exit.map_or_else(none, ended),
+        ];
+        if may_run {
+            let runs = row.longest.iter().find(|runs| of_it(runs.process));
+            cells.push(runs.map_or_else(none, |runs| {
                 let long = duration_us(now_us.saturating_sub(runs.since_us));
                 let text = format!("mini-batch {} for {long}", count(runs.index));
                 Cell::Link(text, format!("/jobs/{}/mini-batches/{}", facts.job_id, runs.index))
-            },
-        );
-        let mut cells = vec![one.name.clone().into(), runs];
+            }));
+        }
         cells.extend(one.logs.iter().map(|(name, path)| match path {
             Some(path) => Cell::Link((*name).to_owned(), format!("/jobs/{}/logs/{path}", facts.job_id)),
-            None => Cell::Text("\u{2013}".to_owned()),
+            None => none(),
         }));
         table.rows.push(cells);
     }
@@ -285,4 +403,43 @@ fn errors(facts: &Facts, node_id: u32) -> Option<Table> {
         table.rows.push(vec![cell, tries.into()]);
     }
     (!table.rows.is_empty()).then(|| table.cut(50, "errors"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_of_hosts_are_four_or_one_of_each_figure() {
+        let noon = 1_763_726_400_000_000;
+        let point = |second: u64| LinePoint { at_us: noon + second * 1_000_000, values: [1.0, 2.0, 3.0] };
+        let points = vec![point(0), point(10)];
+        let highest = vec![HostNode { node_id: 17, points: points.clone() }];
+        let series: Vec<HostSeries> = HostPictures::All
+            .metrics()
+            .iter()
+            .map(|metric| HostSeries {
+                metric,
+                points: points.clone(),
+                nodes: (2, 2),
+                highest: highest.clone(),
+            })
+            .collect();
+        let to = OfHosts { job_id: "j", node_id: None };
+        let all = of_hosts(&series, HostPictures::All, &to);
+        assert_eq!(all.len(), 8);
+        let walk = all[0].walk.as_ref().unwrap();
+        assert_eq!(walk.open, "/jobs/j/mini-batches");
+        let queries: Vec<&str> = walk.rows.iter().map(|(_, query, _)| &**query).collect();
+        assert_eq!(queries, ["state=tries", "state=tries&node=17"], "Enter leads to what ran there");
+        let four = of_hosts(&series, HostPictures::Four, &OfHosts { node_id: Some(3), ..to });
+        let ids: Vec<&str> = four.iter().map(|figure| figure.id).collect();
+        assert_eq!(ids, ["cpu", "memory", "disk-net", "gpu"]);
+        assert!(four[2].sentence.starts_with("8\u{202f}B on average"), "{}", four[2].sentence);
+        let rows = &four[2].walk.as_ref().unwrap().rows;
+        let names: Vec<&str> = rows.iter().map(|(name, ..)| &**name).collect();
+        assert_eq!(names, ["together, mean of 2 nodes", "disks", "networks"]);
+        assert!(rows.iter().all(|(_, query, _)| query == "state=tries&node=3"), "{rows:?}");
+        assert!(of_hosts(&[], HostPictures::Four, &to).is_empty());
+    }
 }

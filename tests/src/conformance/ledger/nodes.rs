@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
-    InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, RunningTry, SeenError, Signal,
-    TryUnderWay,
+    InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, ProcessExit, ProcessView, RunningTry,
+    SeenError, Signal, TryUnderWay,
 };
 use prs_common::source_line::SourceLine;
 
@@ -120,6 +120,14 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         printed: Some(PrintedLine { line: "Downloading: 40 %".to_owned(), ..PrintedLine::default() }),
         load: Some(NodeLoad { memory: 3 << 30, cpu_percent: 350, gpu_percent: Some(97) }),
         unavailable: vec!["storage".to_owned()],
+        each_process: vec![ProcessView {
+            number: 3,
+            pid: 4_711,
+            tries: 9,
+            failed_tries: 2,
+            started_us: 1_763_776_000_000_456,
+            exit: Some(ProcessExit { at_us: 1, returncode: -9, killed_for: "memory".to_owned() }),
+        }],
     };
     let silent = |node_id: u32| {
         let job = &job;
