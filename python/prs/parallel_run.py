@@ -180,6 +180,9 @@ class ParallelRunStep:
         return document if self.allow_reuse else {**document, "allow_reuse": False}
 
 
+JobLike = Union[str, "os.PathLike[str]", Mapping[str, Any], ParallelRunConfig, ParallelRunStep]
+
+
 def with_settings(document: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """A job file with keys set as they stand in it: those of the block stay there."""
     changed = {**document}
@@ -190,6 +193,25 @@ def with_settings(document: Mapping[str, Any], settings: Mapping[str, Any]) -> d
         else:
             changed[key] = value
     return changed
+
+
+def as_document(job: JobLike, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A job that is no file, with the settings that stand in a document as they do there, and the others,
+    which name a part of a key (`environment.python`) and are the program's to understand.
+
+    Raises TypeError where `job` is nothing that describes one."""
+    described: Mapping[str, Any]
+    if isinstance(job, (ParallelRunConfig, ParallelRunStep)):
+        described = job.job()
+    elif isinstance(job, Mapping):
+        described = job
+    else:
+        raise TypeError(
+            "a job is the path of a job file, a mapping, a ParallelRunConfig or a ParallelRunStep, "
+            f"not a {type(job).__name__}"
+        )
+    whole = with_settings(described, {key: value for key, value in settings.items() if "." not in key})
+    return dict(whole), {key: value for key, value in settings.items() if "." in key}
 
 
 def _block(path: Path) -> Mapping[str, Any]:

@@ -7,12 +7,12 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any
 
 from prs import program
 from prs.errors import PrsError, UsageError
 from prs.job import Job, start
-from prs.parallel_run import ParallelRunConfig, ParallelRunStep, with_settings
+from prs.parallel_run import JobLike, as_document
 from prs.records import Status
 from prs.server import server as servers
 from prs.server.server import ServerLike
@@ -22,8 +22,6 @@ from prs.servers import FleetLike, Place
 _STANDARD_INPUT = "-"
 # What the folder of a run has.
 _JOB = "job.json"
-
-JobLike = Union[str, "os.PathLike[str]", Mapping[str, Any], ParallelRunConfig, ParallelRunStep]
 
 
 def submit(
@@ -207,18 +205,5 @@ def source(job: JobLike, settings: Mapping[str, Any]) -> tuple[str, str | None, 
     beside it."""
     if isinstance(job, (str, os.PathLike)):
         return os.fspath(job), None, settings
-    document: Mapping[str, Any]
-    if isinstance(job, (ParallelRunConfig, ParallelRunStep)):
-        document = job.job()
-    elif isinstance(job, Mapping):
-        document = job
-    else:
-        raise TypeError(
-            "a job is the path of a job file, a mapping, a ParallelRunConfig or a ParallelRunStep, "
-            f"not a {type(job).__name__}"
-        )
-    # Keys of a document may be set as they stand in it; what names a part of one is the program's to
-    # understand.
-    whole = with_settings(document, {key: value for key, value in settings.items() if "." not in key})
-    rest = {key: value for key, value in settings.items() if "." in key}
+    whole, rest = as_document(job, settings)
     return _STANDARD_INPUT, json.dumps(whole, default=program.plain, ensure_ascii=False), rest

@@ -26,9 +26,10 @@ from typing import Any, Callable
 from prs import program
 from prs.errors import PrsError, UsageError
 from prs.job import Job
+from prs.parallel_run import JobLike
 from prs.server.job import ServerJob
 from prs.servers import FleetLike, Place
-from prs.submission import JobLike, source
+from prs.submission import source
 
 _FUNCTION = "test_mini_batch_"
 # Where this Python has modules that are no script's, as `sysconfig` calls these folders.

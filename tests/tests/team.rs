@@ -302,6 +302,23 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/static/{name}", ""),
 ];
 
+/// The table that the server goes by. `PAGES` says the same a second time, so that a slip in one of them is found.
+const SERVERS_TABLE: &str = include_str!("../../server/src/pages/mod.rs");
+
+#[test]
+fn no_page_is_missing_from_the_table() {
+    let entry = |line: &'static str| {
+        let mut words = line.trim().strip_prefix("(\"")?.strip_suffix("\"),")?.split("\", \"");
+        Some((words.next()?, words.next()?, words.next()?))
+    };
+    let all: Vec<_> = SERVERS_TABLE.lines().filter_map(entry).collect();
+    assert!(all.len() > 70, "{}", all.len());
+    // Without a provider there is nobody to sign in with: tests/oidc.rs.
+    let unknown = |entry: &&(_, &str, _)| !PAGES.contains(entry) && !entry.1.starts_with("/oidc/");
+    assert_eq!(all.iter().find(unknown), None);
+    assert_eq!(PAGES.iter().find(|entry| !all.contains(entry)), None);
+}
+
 /// What a token of the role invoke sees of the jobs of its own calls, below the address of each.
 const OF_OWN: [&str; 12] = [
     "",

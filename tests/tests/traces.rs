@@ -246,6 +246,10 @@ fn a_job_of_a_fleet_is_told_from_the_request_to_the_last_try() {
     web.set_token(told["token"].as_str().unwrap());
     let worker = fleet.worker_with(&job, &["--exit-when-idle", "5"], &collector.variables());
 
+    // A server reads no folder but by its whole path.
+    let [code, data] = ["code", "data"].map(|folder| job.path(folder).display().to_string());
+    job.set("source_directory", code);
+    job.set("inputs", serde_json::json!([{ "type": "file", "path": data }]));
     let text = fs::read_to_string(job.write_job_file()).unwrap();
     let body = serde_json::json!({ "yaml": text }).to_string();
     let asker = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

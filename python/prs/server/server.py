@@ -13,7 +13,7 @@ from urllib.parse import quote
 from prs import program
 from prs._version import __version__
 from prs.errors import JobFileError, ProgramMismatch, PrsError, UsageError
-from prs.parallel_run import ParallelRunConfig, ParallelRunStep, with_settings
+from prs.parallel_run import JobLike, as_document
 from prs.records import Status
 from prs.server.address import URL_VARIABLE, Address, Credentials, find
 from prs.server.connection import Connection, Document, pages, path_of
@@ -24,7 +24,6 @@ from prs.server.packing import JobFile, Packed, Packer
 from prs.server.problems import MAPPING
 from prs.server.uploads import Uploads
 
-JobLike = Union[str, "os.PathLike[str]", Mapping[str, Any], ParallelRunConfig, ParallelRunStep]
 _MOST_TEXT = 4 << 20
 # So much, bytes, goes along with the job itself; more is sent before it, file by file.
 _WITH_JOB = 64 << 10
@@ -326,19 +325,8 @@ def _job_file(job: JobLike, settings: Mapping[str, Any]) -> JobFile:
                 f"{path}: cannot read the job file: {error.strerror or error}", "usage"
             ) from None
         return JobFile(text, None, path.absolute().parent, settings, str(path))
-    document: Mapping[str, Any]
-    if isinstance(job, (ParallelRunConfig, ParallelRunStep)):
-        document = job.job()
-    elif isinstance(job, Mapping):
-        document = job
-    else:
-        raise TypeError(
-            "a job is the path of a job file, a mapping, a ParallelRunConfig or a ParallelRunStep, "
-            f"not a {type(job).__name__}"
-        )
-    whole = with_settings(document, {key: value for key, value in settings.items() if "." not in key})
-    rest = {key: value for key, value in settings.items() if "." in key}
-    return JobFile(None, dict(whole), Path.cwd(), rest, MAPPING)
+    whole, rest = as_document(job, settings)
+    return JobFile(None, whole, Path.cwd(), rest, MAPPING)
 
 
 def _bound(value: Any) -> Any:
