@@ -54,6 +54,28 @@ def test_a_job_is_submitted_by_a_form_and_says_why_it_failed(site: Site, page: P
     expect(page.locator("main")).to_contain_text("run_invocation_timeout")
 
 
+def test_a_folder_is_sent_as_it_is(site: Site, page: Page) -> None:
+    script = "from parts.words import word\n\ndef run(mini_batch):\n    return [word] * len(mini_batch)\n"
+    site.write(
+        {
+            "sent/main.py": script,
+            "sent/parts/words.py": "word = 'of the folder'\n",
+            "sent/data/deep/a.txt": "x",
+            "sent/data/b.txt": "x",
+        }
+    )
+    page.goto(f"{site.url}/submit")
+    keys = {"name": "by-folder", "entry_script": "main.py", "inputs": [{"type": "file", "path": "data"}]}
+    page.fill("#job", json.dumps(keys))
+    page.set_input_files("#code-folder", site.folder / "sent")
+    page.click("button:has-text('Submit')")
+    page.wait_for_url("**/jobs/by-folder-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    site.run("result", page.url.rsplit("/", 1)[1], "--output-path", "by-folder")
+    rows = (site.folder / "by-folder/parallel_run_step.txt").read_text()
+    assert rows == "of the folder\n" * 2
+
+
 def test_a_failed_job_goes_on_with_another_setting(site: Site, page: Page, failed: str) -> None:
     page.goto(f"{site.url}/jobs/{failed}")
     page.click("text=Resume…")
@@ -124,6 +146,18 @@ def test_files_come_along_with_a_call(site: Site, page: Page) -> None:
     assert "came" in result
     rows = (site.folder / "came/predictions.csv").read_text().split()
     assert sorted(row.rsplit("/", 1)[-1] for row in rows) == ["a.txt", "b.txt", "c.txt"]
+
+
+def test_a_folder_comes_along_with_a_call(site: Site, page: Page) -> None:
+    site.write({"called/deep/a.txt": "x", "called/b.txt": "x"})
+    page.goto(f"{site.url}/endpoints/letters-batch/invoke")
+    page.set_input_files("[name='folder.data']", site.folder / "called")
+    page.click("button:has-text('Call letters-batch')")
+    page.wait_for_url("**/jobs/first-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    site.run("result", page.url.rsplit("/", 1)[1], "--output-path", "called-rows")
+    rows = (site.folder / "called-rows/predictions.csv").read_text().split()
+    assert sorted(row.rsplit("/", 1)[-1] for row in rows) == ["a.txt", "b.txt"]
 
 
 TYPED = """\

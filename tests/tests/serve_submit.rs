@@ -112,6 +112,48 @@ fn runs(job: &Job) -> Vec<String> {
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
+/// As browsers send one that is chosen.
+#[test]
+fn a_folder_comes_as_its_files() {
+    let job = job();
+    let web = served(&job, &[]);
+    let yaml = YAML.as_bytes();
+    let code = ("code_folder", Some("mine/main.py"), NAMES.as_bytes());
+    let one = ("input_folder.pictures", Some("here/a/x.txt"), &b"x"[..]);
+    let other = ("input_folder.pictures", Some("here/x.txt"), &b"x"[..]);
+    // Nothing was chosen where browsers send a part without a name.
+    let nothing = ("code", Some(""), &b""[..]);
+    let whole = form(&[("job", None, yaml), nothing, code, one, other]);
+    let object = ended(&web, &id_of(&post(&web, "/api/v1/jobs", &[FORM], &whole), 201));
+    assert_eq!(
+        (&object["state"], &object["items"]["succeeded"]),
+        (&json!("completed"), &json!(2)),
+        "{object}"
+    );
+
+    let archive = tar_gz(&[("main.py", NAMES)]);
+    for (name, path, says) in [
+        ("code_folder", "mine/../../evil.py", "leads out of its folder"),
+        ("code_folder", "/etc/evil.py", "leads out of its folder"),
+        ("code_folder", "mine/a\\\\..\\\\evil.py", "leads out of its folder"),
+        ("code_folder", "mine/", "leads out of its folder"),
+        ("code_folder", "mine/main.py", "came twice"),
+        ("code_folder", "mine/main.py/below.py", "cannot be made beside what came before it"),
+        ("input_folder.pictures", "here/../../evil", "leads out of its folder"),
+        ("input_folder.../x", "here/a", "not the name of an input"),
+    ] {
+        let body = form(&[("job", None, yaml), code, (name, Some(path), b"x")]);
+        let problem = is_problem(&post(&web, "/api/v1/jobs", &[FORM], &body), 422, "bad-upload");
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{name} {path}: {problem}");
+    }
+    for parts in [[("code", Some("c.tar.gz"), &*archive), code], [code, ("code", Some("c.tar.gz"), &archive)]]
+    {
+        let body = form(&[&[("job", None, yaml)][..], &parts].concat());
+        let problem = is_problem(&post(&web, "/api/v1/jobs", &[FORM], &body), 422, "bad-upload");
+        assert!(problem["detail"].as_str().unwrap().contains("the code came twice"), "{problem}");
+    }
+}
+
 #[test]
 fn a_job_is_handed_in_and_lives_on_without_the_server() {
     let job = job();

@@ -10,7 +10,7 @@ use prs_common::private_folder::PrivateFolder;
 use prs_common::remove_tree::remove_tree;
 use prs_common::storage::is_valid_key;
 
-use super::unpack::{is_archive, unpack};
+use super::unpack::{MOST, is_archive, place_in, unpack};
 use crate::blobs::{BlobError, Blobs, Listed};
 use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry, run_folder};
@@ -30,6 +30,8 @@ pub struct Staging {
     /// By the names of inputs, how many files came, and the path of the first.
     inputs: BTreeMap<String, Vec<PathBuf>>,
     has_code: bool,
+    /// Whether the code comes as the files of a folder.
+    has_code_files: bool,
     files: usize,
 }
 
@@ -49,8 +51,8 @@ impl Staging {
         };
         let folder =
             made.context("cannot make a folder for what came with the job").map_err(Failure::from)?;
-        let staging =
-            Self { folder: folder.path().to_owned(), inputs: BTreeMap::new(), has_code: false, files: 0 };
+        let (folder, inputs) = (folder.path().to_owned(), BTreeMap::new());
+        let staging = Self { folder, inputs, has_code: false, has_code_files: false, files: 0 };
         for part in [staging.code(), staging.sent().join(INPUTS)] {
             fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
         }
@@ -93,6 +95,55 @@ impl Staging {
         unpack(file, &self.code()).map_err(|error| Failure::usage(error).and("it came as the code"))?;
         forget(file);
         Ok(())
+    }
+
+    /// Takes `file`, one of a folder that comes as the code; `path` begins with the name of that folder.
+    ///
+    /// # Errors
+    /// There was an archive before, the folder has the file twice or too many of them, or the path leads out of it.
+    pub fn take_code_file(&mut self, path: &str, file: &Path) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.has_code, true) && !self.has_code_files {
+            return Err(Failure::wrong("the code came twice: send an archive, or a folder"));
+        }
+        self.has_code_files = true;
+        self.take_of_folder(path, file, &self.code())
+    }
+
+    /// Takes `file`, one of a folder that comes as the input or side input `name`; `path` begins with the name of that folder.
+    ///
+    /// # Errors
+    /// As of [`take_code_file`](Self::take_code_file), or no input can have the name.
+    pub fn take_input_of_folder(&mut self, name: &str, path: &str, file: &Path) -> Result<(), Failure> {
+        if !is_plain(name) {
+            return Err(Failure::wrong(format!("{name:?} is not the name of an input")));
+        }
+        let folder = self.sent().join(INPUTS).join(name);
+        self.take_of_folder(path, file, &folder)?;
+        let files = self.inputs.entry(name.to_owned()).or_default();
+        // A folder also where it has one file.
+        files.resize(files.len().max(2), folder);
+        Ok(())
+    }
+
+    fn take_of_folder(&self, path: &str, file: &Path, folder: &Path) -> Result<(), Failure> {
+        let below = path.split_once('/').map_or(path, |(_, below)| below);
+        let place = place_in(folder, below).filter(|place| place != folder && !path.starts_with('/'));
+        let Some(place) = place else {
+            return Err(Failure::wrong(format!(
+                "the folder holds {path:?}, which has a name that leads out of its folder, or that no file can have: leave it out"
+            )));
+        };
+        if self.files > MOST {
+            return Err(Failure::wrong(format!("more than {MOST} files came: send an archive, or less")));
+        }
+        if place.symlink_metadata().is_ok() {
+            return Err(Failure::wrong(format!("{path} came twice: leave one out")));
+        }
+        let parent = place.parent().unwrap_or(folder);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::rename(file, &place))
+            .with_context(|| format!("{path} cannot be made beside what came before it"))
+            .map_err(Failure::usage)
     }
 
     /// The folder for code that is brought from elsewhere, in the place of code that came along.

@@ -101,6 +101,22 @@ fn unzip(file: File, room: &mut Room<'_>) -> Result<(), UnpackError> {
     Ok(())
 }
 
+/// Where what is called `name` goes in `folder`; nothing where that leads out of it, or no file can have the name.
+pub(super) fn place_in(folder: &Path, name: &str) -> Option<PathBuf> {
+    if name.contains(['\\', '\0']) {
+        return None;
+    }
+    let mut place = folder.to_owned();
+    for part in Path::new(name).components() {
+        match part {
+            Component::Normal(part) => place.push(part),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(place)
+}
+
 /// Where an archive is unpacked to, and how much more fits.
 struct Room<'a> {
     folder: &'a Path,
@@ -112,22 +128,10 @@ impl Room<'_> {
     /// Where an entry goes; its parts are plain names, however it is written.
     fn place(&mut self, name: &str) -> Result<PathBuf, UnpackError> {
         self.entries = self.entries.checked_sub(1).ok_or(UnpackError::TooLarge)?;
-        let leads_outside = || UnpackError::Refused {
+        place_in(self.folder, name).ok_or_else(|| UnpackError::Refused {
             name: name.to_owned(),
             why: "has a name that leads out of its folder, or that no file can have",
-        };
-        if name.contains(['\\', '\0']) {
-            return Err(leads_outside());
-        }
-        let mut place = self.folder.to_owned();
-        for part in Path::new(name).components() {
-            match part {
-                Component::Normal(part) => place.push(part),
-                Component::CurDir => {}
-                _ => return Err(leads_outside()),
-            }
-        }
-        Ok(place)
+        })
     }
 
     fn folder_of(&mut self, name: &str) -> Result<PathBuf, UnpackError> {

@@ -50,7 +50,7 @@ routes! {
         LIMIT, CURSOR
     ], "Lists jobs, with how many there are in each state; with a token of the role invoke those of its own calls.";
     post "/api/v1/jobs", "submit", [("dry_run", "true: nothing is stored, and the answer says what would run")],
-        "Hands a job in: JSON with yaml or spec, or a form with the fields job, code and input.NAME. Takes an Idempotency-Key.";
+        "Hands a job in: JSON with yaml or spec, or a form with the fields job, code or code_folder, input.NAME and input_folder.NAME. Takes an Idempotency-Key.";
     post "/api/v1/job-paths", "submit", [], "Which local paths a job file leads to, so that a program knows what to send with it.";
     post "/api/v1/kept-out", "submit", [], "Which of these paths an ignore file keeps out of the code.";
     get "/api/v1/jobs/{job}", "read", [

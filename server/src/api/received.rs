@@ -341,6 +341,55 @@ pub(crate) async fn save(mut part: Part<'_>, file: &Path) -> Result<(u64, Vec<u8
     Ok((size, digest.finalize().to_vec()))
 }
 
+/// What a file of a form is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sent<'a> {
+    /// The code, an archive.
+    Code,
+    /// One of the files of the folder that is the code.
+    OfCode,
+    /// A file or an archive that is, or is a part of, the input of this name.
+    Input(&'a str),
+    /// One of the files of the folder that is the input of this name.
+    OfInput(&'a str),
+}
+
+impl<'a> Sent<'a> {
+    /// What the part `name` of a form about a job is; nothing where it is no file.
+    fn of(name: &'a str, takes_inputs: bool) -> Option<Self> {
+        match (name, name.strip_prefix("input."), name.strip_prefix("input_folder.")) {
+            ("code", ..) => Some(Self::Code),
+            ("code_folder", ..) => Some(Self::OfCode),
+            (_, Some(input), _) if takes_inputs => Some(Self::Input(input)),
+            (_, _, Some(input)) if takes_inputs => Some(Self::OfInput(input)),
+            _ => None,
+        }
+    }
+
+    /// Takes the part `name`, which is written to `file` first; whether anything came in it, and what tells it from others.
+    pub(crate) async fn take(
+        self,
+        staging: &mut Staging,
+        (name, part): (&str, Part<'_>),
+        file: &Path,
+    ) -> Result<(bool, Vec<u8>), Problem> {
+        let own = part.file_name();
+        let (size, digest) = save(part, file).await?;
+        let came = size > 0 || !own.is_empty();
+        if came {
+            // Unpacking takes a while.
+            let taken = tokio::task::block_in_place(|| match self {
+                Self::Code => staging.take_code(file),
+                Self::OfCode => staging.take_code_file(&own, file),
+                Self::Input(input) => staging.take_input(input, &own, file),
+                Self::OfInput(input) => staging.take_input_of_folder(input, &own, file),
+            });
+            taken.map_err(|failure| unusable(&failure, name))?;
+        }
+        Ok((came, [own.as_bytes(), &digest].concat()))
+    }
+}
+
 /// What of a form is no file, and is the same in all of them.
 #[derive(Debug, Default)]
 struct Fields {
@@ -398,19 +447,8 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
     loop {
         let file = submission.staging.file();
         let Some((name, part)) = parts.next().await? else { break };
-        let digest = if name == "code" || name.starts_with("input.") {
-            let own = part.file_name();
-            let (size, digest) = save(part, &file).await?;
-            if size > 0 || !own.is_empty() {
-                let staging = &mut submission.staging;
-                // Unpacking takes a while.
-                let taken = tokio::task::block_in_place(|| match name.strip_prefix("input.") {
-                    Some(input) => staging.take_input(input, &own, &file),
-                    None => staging.take_code(&file),
-                });
-                taken.map_err(|failure| unusable(&failure, &name))?;
-            }
-            [own.as_bytes(), &digest].concat()
+        let digest = if let Some(sent) = Sent::of(&name, true) {
+            sent.take(&mut submission.staging, (&name, part), &file).await?.1
         } else {
             let text = text(part).await?;
             match &*name {
@@ -424,7 +462,7 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
                 _ => {
                     return Err(unknown(
                         &name,
-                        "job, job_folder, code, input.NAME, set, name, display_name, tag",
+                        "job, job_folder, code, code_folder, input.NAME, input_folder.NAME, set, name, display_name, tag",
                     ));
                 }
             }
@@ -556,26 +594,17 @@ async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Cha
     loop {
         let file = staging.file();
         let Some((name, part)) = parts.next().await? else { break };
-        let input = name.strip_prefix("input.").filter(|_| is_new);
-        let digest = if name == "code" || input.is_some() {
-            let own = part.file_name();
-            let (size, digest) = save(part, &file).await?;
-            if size > 0 || !own.is_empty() {
-                let taken = tokio::task::block_in_place(|| match input {
-                    Some(input) => staging.take_input(input, &own, &file),
-                    None => staging.take_code(&file),
-                });
-                taken.map_err(|failure| unusable(&failure, &name))?;
-                has_files = true;
-            }
-            [own.as_bytes(), &digest].concat()
+        let digest = if let Some(sent) = Sent::of(&name, is_new) {
+            let (came, digest) = sent.take(&mut staging, (&name, part), &file).await?;
+            has_files |= came;
+            digest
         } else {
             let text = text(part).await?;
             if !fields.take(&name, &text)? {
                 let known = if is_new {
-                    "code, input.NAME, set, name, display_name, tag"
+                    "code, code_folder, input.NAME, input_folder.NAME, set, name, display_name, tag"
                 } else {
-                    "code, set, only_group"
+                    "code, code_folder, set, only_group"
                 };
                 return Err(unknown(&name, known));
             }

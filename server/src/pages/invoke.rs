@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::submit::said;
 use crate::api::endpoints::{call_once, dry_run, problem, text_of};
-use crate::api::received::{Parts, check_plain, pairs, save, text, unknown, unusable};
+use crate::api::received::{Parts, Sent, check_plain, pairs, text, unknown};
 use crate::api::registry;
 use crate::api::submit::Key;
 use crate::app::App;
@@ -68,16 +68,18 @@ impl Given {
         loop {
             let file = staging.file();
             let Some((name, part)) = parts.next().await? else { break };
-            let digest = if let Some(input) = name.strip_prefix("file.") {
-                let own = part.file_name();
-                let (size, digest) = save(part, &file).await?;
-                if size > 0 || !own.is_empty() {
-                    let taken = tokio::task::block_in_place(|| staging.take_input(input, &own, &file));
-                    taken.map_err(|failure| unusable(&failure, &name))?;
+            let sent = match (name.strip_prefix("file."), name.strip_prefix("folder.")) {
+                (Some(input), _) => Some((input, Sent::Input(input), !is_archive(&part.file_name()))),
+                (_, Some(input)) => Some((input, Sent::OfInput(input), false)),
+                _ => None,
+            };
+            let digest = if let Some((input, sent, is_file)) = sent {
+                let (came, digest) = sent.take(&mut staging, (&name, part), &file).await?;
+                if came {
                     let is_first = !given.files.contains_key(input);
-                    given.files.insert(input.to_owned(), is_first && !is_archive(&own));
+                    given.files.insert(input.to_owned(), is_first && is_file);
                 }
-                [own.as_bytes(), &digest].concat()
+                digest
             } else {
                 let text = text(part).await?.trim().to_owned();
                 let digest = Sha256::digest(&text).to_vec();
@@ -100,7 +102,7 @@ impl Given {
                     _ => {
                         return Err(unknown(
                             &name,
-                            "deployment, at.NAME, file.NAME, value.NAME, set.KEY, type, set, name, experiment_name",
+                            "deployment, at.NAME, file.NAME, folder.NAME, value.NAME, set.KEY, type, set, name, experiment_name",
                         ));
                     }
                 }
