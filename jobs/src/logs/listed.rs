@@ -15,7 +15,7 @@ use crate::homes::JobHome;
 use crate::records::{Log, LogEntry};
 
 /// Names that a page looks at, at most.
-const LOOKED_AT: usize = 5_000;
+pub const LOOKED_AT: usize = 5_000;
 /// A log of a job that has not ended grows where it was written within so many seconds.
 const GROWING: u64 = 60;
 
@@ -57,15 +57,22 @@ fn entries(home: &dyn JobHome, place: &Place, after: &str) -> FolderListing {
 
 /// All logs that are wanted, by their names.
 pub async fn all(home: &dyn JobHome, wanted: &LogChoice) -> Result<Vec<Log>, Failure> {
+    let mut found: Vec<Log> = written(home, wanted).await?.into_iter().map(|(log, _)| log).collect();
+    found.sort_unstable_by(|a, b| a.file.cmp(&b.file));
+    Ok(found)
+}
+
+/// All logs that are wanted, each with when it was written last, seconds since the Unix epoch; 0 where storage does not tell.
+pub(super) async fn written(home: &dyn JobHome, wanted: &LogChoice) -> Result<Vec<(Log, u64)>, Failure> {
     let (mut found, mut has_logs) = (Vec::new(), false);
     for place in wanted.places() {
         let mut listing = entries(home, &place, "");
         while let Some(entry) = listing.try_next().await.map_err(home.cannot("list the logs"))? {
             has_logs = true;
-            let FolderEntry::Object(ObjectMeta { key, size, .. }) = entry else { continue };
+            let FolderEntry::Object(ObjectMeta { key, size, modified, .. }) = entry else { continue };
             let file = below(&key);
             if !is_for_programs(file) && wanted.fits(file) {
-                found.push(Log { file: file.to_owned(), bytes: size });
+                found.push((Log { file: file.to_owned(), bytes: size }, modified.unwrap_or_default()));
             }
         }
     }
@@ -73,7 +80,6 @@ pub async fn all(home: &dyn JobHome, wanted: &LogChoice) -> Result<Vec<Log>, Fai
         // No job, or one whose logs are not there yet.
         home.record().await?;
     }
-    found.sort_unstable_by(|a, b| a.file.cmp(&b.file));
     Ok(found)
 }
 

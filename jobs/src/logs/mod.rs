@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::homes::JobHome;
 use crate::records::Log;
 
-pub use self::listed::{LogCursor, LogPage, all, page};
+pub use self::listed::{LOOKED_AT, LogCursor, LogPage, all, page};
 pub use self::named::{LogChoice, LogKind, LogName, log_kinds};
 pub use self::search::{LogMatch, LogMatches, LogQuery, SearchCursor, search};
 pub use self::tail::{LogTail, Tell};

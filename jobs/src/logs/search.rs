@@ -1,6 +1,10 @@
-//! Looking for text in the logs of a job: line by line, file by file, as far as a call may read; the next call goes on where it
-//! stopped. What is counted is what was read, and the answer says how much that is.
+//! Looking for text in the logs of a job: line by line, file by file, those that were written last first, as far as a call may read; the
+//! next call goes on where it stopped. What is counted is what was read, and the answer says how much that is.
+//!
+//! Logs of a job that runs grow, and come, between two calls. None is left out for that: one that was written meanwhile and was not read
+//! before is read at the end. What is added to one that was read is not looked for.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -11,7 +15,8 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use serde::{Deserialize, Serialize};
 
-use super::{LogChoice, all, find};
+use super::listed::written;
+use super::{LogChoice, find};
 use crate::failure::Failure;
 use crate::homes::JobHome;
 use crate::records::Log;
@@ -46,12 +51,81 @@ pub struct LogQuery {
     pub choice: LogChoice,
 }
 
-/// Where a search goes on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Where a search goes on: in a log, from a byte on, and behind it in the order of logs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchCursor {
-    rank: u8,
     file: String,
     at: u64,
+    /// When that log had been written when it had its turn, seconds since the Unix epoch.
+    modified: u64,
+    /// When the newest log had been written when the search began; nothing where logs do not change any more.
+    newest: Option<u64>,
+    /// Whether only logs are left that were written since.
+    is_late: bool,
+    /// The logs that were read, [`READ`] of them at most: checksums of their names, 8 hexadecimal digits each.
+    read: String,
+}
+
+/// Logs that a cursor knows to be read, those that were written last. Of a job that runs and has more of them that grow, some may be read
+/// twice.
+const READ: usize = 128;
+
+impl SearchCursor {
+    fn has_read(&self, file: &str) -> bool {
+        let wanted = checksum(file);
+        self.read.as_bytes().chunks(8).any(|known| known == wanted.as_bytes())
+    }
+
+    /// Notes that a log was read.
+    fn note(&mut self, file: &str) {
+        if self.newest.is_some() && self.read.len() < 8 * READ {
+            self.read.push_str(&checksum(file));
+        }
+    }
+}
+
+fn checksum(file: &str) -> String {
+    format!("{:08x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, file.as_bytes()))
+}
+
+/// When a log is read: the one in which the search stopped first, then those in their order, then those that were written meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Now,
+    InOrder,
+    Late,
+}
+
+/// Logs written last come first; of the same second those that tell of errors.
+fn place(file: &str, modified: u64) -> (Reverse<u64>, u8, &str) {
+    (Reverse(modified), rank(file), file)
+}
+
+/// The logs that are left to read, in the order in which they are; each with when it was written last.
+fn left(logs: Vec<(Log, u64)>, from: Option<&SearchCursor>) -> Vec<(Turn, Log, u64)> {
+    let turn = |log: &Log, modified: u64| {
+        let Some(from) = from else { return Some(Turn::InOrder) };
+        let file = &*log.file;
+        if file == from.file {
+            return Some(Turn::Now);
+        }
+        if from.has_read(file) {
+            return None;
+        }
+        if !from.is_late && place(file, modified) > place(&from.file, from.modified) {
+            return Some(Turn::InOrder);
+        }
+        let is_new = from.newest.is_some_and(|newest| modified >= newest);
+        (is_new && !(from.is_late && file < &*from.file)).then_some(Turn::Late)
+    };
+    let turns = logs.into_iter().filter_map(|(log, modified)| Some((turn(&log, modified)?, log, modified)));
+    let mut left: Vec<_> = turns.collect();
+    left.sort_by_cached_key(|(turn, log, modified)| {
+        // Times of those that are late change from call to call.
+        let (modified, rank) = if *turn == Turn::Late { (0, 0) } else { (*modified, rank(&log.file)) };
+        (*turn, Reverse(modified), rank, log.file.clone())
+    });
+    left
 }
 
 /// A line with what is looked for.
@@ -76,7 +150,7 @@ pub struct LogMatch {
 #[derive(Debug, Clone, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogMatches {
-    /// The lines, in the order in which logs are read: those that tell of errors first.
+    /// The lines, in the order in which logs are read: those that were written last first.
     pub matches: Vec<LogMatch>,
     /// Bytes that this call read.
     pub scanned_bytes: u64,
@@ -217,19 +291,26 @@ impl Scan {
     }
 }
 
-/// What tells of errors is read first.
+/// What tells of errors is read first, of logs that were written in the same second.
 fn rank(file: &str) -> u8 {
     let first = ["user/error", "job_", "user/stderr/", "user/stdout/", "user/"];
     first.iter().position(|start| file.starts_with(start)).unwrap_or(first.len()) as u8
 }
 
 impl LogQuery {
-    /// The logs that are searched.
-    async fn logs(&self, home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
-        let Some(path) = &self.path else { return all(home, &self.choice).await };
+    /// The logs that are searched, each with when it was written last.
+    async fn logs(&self, home: &dyn JobHome) -> Result<Vec<(Log, u64)>, Failure> {
+        let Some(path) = &self.path else { return written(home, &self.choice).await };
         let log = find(home, path).await?;
         let of = Log { file: log.name().to_owned(), bytes: log.size().await? };
-        Ok(if self.choice.fits(&of.file) { vec![of] } else { Vec::new() })
+        Ok(if self.choice.fits(&of.file) { vec![(of, 0)] } else { Vec::new() })
+    }
+
+    /// Where a search begins in these logs.
+    async fn begin(&self, home: &dyn JobHome, logs: &[(Log, u64)]) -> Result<SearchCursor, Failure> {
+        let grows = self.path.is_none() && home.record().await?.result.is_none();
+        let newest = logs.iter().map(|(_, modified)| *modified).max().filter(|newest| grows && *newest > 0);
+        Ok(SearchCursor { newest, ..SearchCursor::default() })
     }
 }
 
@@ -240,15 +321,17 @@ pub async fn search(
     cursor: Option<SearchCursor>,
 ) -> Result<LogMatches, Failure> {
     let needle = Needle::new(query)?;
-    let logs = query.logs(home).await?.into_iter();
-    let mut files: Vec<(u8, String, u64)> =
-        logs.filter(|log| log.bytes > 0).map(|log| (rank(&log.file), log.file, log.bytes)).collect();
-    files.sort_unstable();
+    let mut logs = query.logs(home).await?;
+    logs.retain(|(log, _)| log.bytes > 0);
     let mut answer = LogMatches {
-        total_bytes: files.iter().map(|(_, _, bytes)| bytes).sum(),
-        files: files.len(),
+        total_bytes: logs.iter().map(|(log, _)| log.bytes).sum(),
+        files: logs.len(),
         complete: true,
         ..LogMatches::default()
+    };
+    let mut place = match &cursor {
+        Some(cursor) => cursor.clone(),
+        None => query.begin(home, &logs).await?,
     };
     let until = Instant::now() + MOST.1;
     let mut scan = Scan {
@@ -261,12 +344,14 @@ pub async fn search(
         before: VecDeque::new(),
         lowered: Vec::new(),
     };
-    'files: for (rank, file, bytes) in files {
-        let mut at = match &cursor {
-            Some(cursor) if (cursor.rank, &cursor.file) > (rank, &file) => continue,
-            Some(cursor) if (cursor.rank, &cursor.file) == (rank, &file) => cursor.at,
-            _ => 0,
-        };
+    'files: for (turn, Log { file, bytes }, modified) in left(logs, cursor.as_ref()) {
+        let mut at = 0;
+        if turn == Turn::Now {
+            at = place.at;
+        } else {
+            (place.modified, place.is_late) = (modified, turn == Turn::Late);
+            place.file.clone_from(&file);
+        }
         scan.path.clone_from(&file);
         scan.open.clear();
         scan.before.clear();
@@ -274,7 +359,8 @@ pub async fn search(
         while at < bytes {
             let is_over = answer.scanned_bytes >= MOST.0 || Instant::now() >= until;
             if is_over || scan.found.len() >= scan.limit {
-                (answer.complete, answer.next) = (false, Some(SearchCursor { rank, file, at }));
+                place.at = at;
+                (answer.complete, answer.next) = (false, Some(place));
                 break 'files;
             }
             let piece = match home.storage().get_range(&key, at..bytes.min(at + PIECE)).await {
@@ -294,6 +380,7 @@ pub async fn search(
             });
             (scan, at) = scanned.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         }
+        place.note(&file);
     }
     answer.matches = scan.found;
     Ok(answer)
@@ -301,7 +388,16 @@ pub async fn search(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use prs_common::job::JobSpec;
+    use prs_common::storage::{LocalStorage, Storage};
+    use prs_orchestrator::JobRecord;
+
     use super::*;
+    use crate::homes;
 
     fn scan(query: &LogQuery) -> Scan {
         Scan {
@@ -366,10 +462,90 @@ mod tests {
         }
     }
 
+    fn written_at(logs: &[(&str, u64)]) -> Vec<(Log, u64)> {
+        logs.iter().map(|(file, at)| (Log { file: (*file).to_owned(), bytes: 1 }, *at)).collect()
+    }
+
     #[test]
-    fn what_tells_of_errors_is_read_first() {
-        let files =
-            ["user/error/0/process000.txt", "job_error.txt", "user/stdout/0/process000.stdout.txt", "sys/a"];
-        assert!(files.map(rank).is_sorted(), "{files:?}");
+    fn logs_that_were_written_last_are_read_first_and_none_twice_or_never() {
+        let first = [("sys/a", 50), ("user/stdout/b", 50), ("user/error/c", 50), ("old", 10), ("new", 90)];
+        let names = |from: Option<&SearchCursor>, logs: &[(&str, u64)]| {
+            let left = left(written_at(logs), from);
+            left.into_iter().map(|(_, log, _)| log.file).collect::<Vec<_>>()
+        };
+        assert_eq!(names(None, &first), ["new", "user/error/c", "user/stdout/b", "sys/a", "old"]);
+        // `new` was read, and a part of `user/error/c`; then all but `sys/a` grew, and a log came.
+        let mut from = SearchCursor {
+            file: "user/error/c".to_owned(),
+            at: 7,
+            modified: 50,
+            newest: Some(90),
+            ..SearchCursor::default()
+        };
+        from.note("new");
+        let then = [
+            ("sys/a", 50),
+            ("user/stdout/b", 95),
+            ("user/error/c", 95),
+            ("old", 90),
+            ("new", 96),
+            ("came", 97),
+        ];
+        let late = ["user/error/c", "sys/a", "came", "old", "user/stdout/b"];
+        assert_eq!(names(Some(&from), &then), late);
+        // Among those that are late it goes on by their names.
+        let mut behind = SearchCursor { file: "old".to_owned(), is_late: true, modified: 90, ..from.clone() };
+        behind.note("user/error/c");
+        assert_eq!(names(Some(&behind), &then), ["old", "user/stdout/b"]);
+        // Of a job that has ended nothing is late, whatever was noted.
+        let ended = SearchCursor { newest: None, read: String::new(), ..from };
+        assert_eq!(names(Some(&ended), &first), ["user/error/c", "user/stdout/b", "sys/a", "old"]);
+    }
+
+    #[test]
+    fn a_cursor_knows_so_many_logs_and_stays_short() {
+        let mut cursor = SearchCursor { newest: Some(1), ..SearchCursor::default() };
+        (0..1_000).for_each(|number| cursor.note(&format!("user/stdout/{number}/process000.stdout.txt")));
+        assert!(cursor.has_read("user/stdout/127/process000.stdout.txt"));
+        assert!(!cursor.has_read("user/stdout/128/process000.stdout.txt"));
+        assert!(serde_json::to_string(&cursor).unwrap().len() < 1_200);
+    }
+
+    #[tokio::test]
+    async fn a_search_finds_each_line_once_while_logs_grow() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path()));
+        let spec = JobSpec::new("job", "/code", "main.py", vec![]);
+        JobRecord::new("job-1".to_owned(), String::new(), spec).write(&*storage).await.unwrap();
+        let home = homes::in_folder(folder.path().to_owned());
+        let logs = folder.path().join("logs/user/stdout/0");
+        std::fs::create_dir_all(&logs).unwrap();
+        let write = |number: u64, at: u64| {
+            let mut log = std::fs::OpenOptions::new();
+            let mut log = log.create(true).append(true).open(logs.join(format!("{number}.txt"))).unwrap();
+            writeln!(log, "found in {number} at {at}").unwrap();
+            log.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(at)).unwrap();
+        };
+        (0..6).for_each(|number| write(number, 1_000 + number));
+        let (mut found, mut cursor) = (Vec::new(), None);
+        for at in 2_000..2_020 {
+            let one = search(&*home, &LogQuery { limit: 1, ..query("found") }, cursor).await.unwrap();
+            found.extend(one.matches.into_iter().map(|one| one.text));
+            cursor = one.next;
+            if cursor.is_none() {
+                break;
+            }
+            if at < 2_003 {
+                // One that was read and one that was not.
+                write(5, at);
+                write(1, at);
+            }
+        }
+        assert_eq!(
+            found[..5],
+            [5, 4, 3, 2, 0].map(|number| format!("found in {number} at {}", 1_000 + number))
+        );
+        assert_eq!(found[5], "found in 1 at 1001");
+        assert_eq!(found[6..], [2_000, 2_001, 2_002].map(|at| format!("found in 1 at {at}")));
     }
 }

@@ -74,6 +74,19 @@ pub(crate) async fn list(
     Ok(Page::now(page.entries, next_cursor, total).answer(&params))
 }
 
+/// How the names of logs begin, as a parameter says: a folder, or a beginning of names in it.
+pub(crate) fn place(params: &Params, name: &str) -> Result<String, Problem> {
+    let place = params.one(name)?.unwrap_or_default().to_owned();
+    let folder = place.trim_end_matches('/');
+    if !folder.is_empty() && !is_valid_key(folder)
+        || place.ends_with("//")
+        || folder.is_empty() && !place.is_empty()
+    {
+        return Err(bad(name, format_args!("{place:?} is not how the name of a log begins")));
+    }
+    Ok(place)
+}
+
 /// The logs that a request chooses by where they are, by their kinds, nodes and processes; of each of these it may name several.
 pub(crate) fn choice(params: &Params) -> Result<LogChoice, Problem> {
     let kind = |word: &&str| {
@@ -83,19 +96,11 @@ pub(crate) fn choice(params: &Params) -> Result<LogChoice, Problem> {
     let node = |text: &&str| {
         text.parse().map_err(|_| bad("node", format_args!("{text:?} is not the number of a node")))
     };
-    let prefix = params.one("prefix")?.unwrap_or_default().to_owned();
-    let folder = prefix.trim_end_matches('/');
-    if !folder.is_empty() && !is_valid_key(folder)
-        || prefix.ends_with("//")
-        || folder.is_empty() && !prefix.is_empty()
-    {
-        return Err(bad("prefix", format_args!("{prefix:?} is not how the name of a log begins")));
-    }
     Ok(LogChoice {
         kinds: params.all("kind").iter().map(kind).collect::<Result<_, _>>()?,
         nodes: params.all("node").iter().map(node).collect::<Result<_, _>>()?,
         processes: params.texts("process"),
-        prefix,
+        prefix: place(params, "prefix")?,
         text: String::new(),
     })
 }

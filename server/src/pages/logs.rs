@@ -4,6 +4,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::ledger::JobState;
+use prs_common::statistics::NodeState;
 use prs_jobs::homes::Home;
 use prs_jobs::logs::{self, LogChoice, LogCursor, LogKind, LogMatch, LogName, LogQuery};
 use prs_jobs::records::LogEntry as Listed;
@@ -14,7 +15,7 @@ use prs_portal::view::{
 
 use super::tabs::OnTabs;
 use crate::api::files::SANDBOX;
-use crate::api::logs::{At, WINDOW, Window, choice, find, log_query, matches, window};
+use crate::api::logs::{At, WINDOW, Window, choice, find, log_query, matches, place, window};
 use crate::app::App;
 use crate::auth::{May, MayRead};
 use crate::http::cursor;
@@ -23,8 +24,6 @@ use crate::problem::{Kind, Problem};
 
 /// Logs and folders of a page.
 const MOST: usize = 500;
-/// Logs of a job up to which all stand in one list; of more there are folders.
-const FEW: usize = 60;
 /// Matches of a search on a page.
 const MATCHES: usize = 50;
 /// Nodes with failures that a page names.
@@ -53,8 +52,12 @@ pub(crate) async fn list(
     let (home, job) = OnTabs::at_work(&app, &id, &[]).await?;
     let is_plain =
         ["name", "kind", "node", "in", "q", "more", "follow"].iter().all(|name| params.all(name).is_empty());
-    let open = if is_plain { explaining(&home, &job).await? } else { None };
-    page(&app, &id, (&home, &job), open, &params).await
+    let (open, listed) = if is_plain { explaining(&home, &job).await? } else { (None, None) };
+    let listed = match listed {
+        Some(listed) => listed,
+        None => list_of(&home, &id, &params, open.as_deref()).await?,
+    };
+    page(&app, &id, (&home, &job), (open, listed), &params).await
 }
 
 /// `GET /jobs/{job}/logs/{path}`; with `download` the window alone.
@@ -69,7 +72,8 @@ pub(crate) async fn one(
     if params.flag("download")? {
         return piece(&home, &path, &params).await;
     }
-    Ok(page(&app, &id, (&home, &job), Some(path), &params).await?.into_response())
+    let listed = list_of(&home, &id, &params, Some(&path)).await?;
+    Ok(page(&app, &id, (&home, &job), (Some(path), listed), &params).await?.into_response())
 }
 
 /// The bytes of a window, as a file.
@@ -101,35 +105,36 @@ fn scoped(params: &Params) -> Params {
     params.and(&["scope"], more.collect())
 }
 
-/// The log that explains how the job stands: of one that runs the newest of what the script printed, else what it said last.
-async fn explaining(home: &Home, job: &OnTabs) -> Result<Option<String>, Problem> {
+/// The log that explains how the job stands: of one that runs the newest of what the script printed where a try began last, with the folder
+/// that it is in; else what the job said last.
+async fn explaining(home: &Home, job: &OnTabs) -> Result<(Option<String>, Option<List>), Problem> {
     if !job.seen.result.state.is_final() {
-        let printed = LogChoice { kinds: vec![LogKind::Stdout], ..LogChoice::default() };
-        let found = listed(home, &printed, false, None, MOST).await?.entries;
-        let filled = found.into_iter().filter(|log| log.bytes.is_some_and(|bytes| bytes > 0));
-        if let Some(newest) = filled.max_by(|one, other| one.modified_at.cmp(&other.modified_at)) {
-            return Ok(Some(newest.path));
+        let folder = format!("user/stdout/{}/", busy_node(job));
+        let listed = List::of_folder(home, folder, None).await?;
+        let filled = listed.entries.iter().filter(|log| log.bytes.is_some_and(|bytes| bytes > 0));
+        let newest = filled.max_by(|one, other| one.modified_at.cmp(&other.modified_at));
+        if let Some(path) = newest.map(|log| log.path.clone()) {
+            return Ok((Some(path), Some(listed)));
         }
     }
     for name in FIRST {
         if let Ok(log) = find(home, name).await
             && log.size().await.is_ok_and(|bytes| bytes > 0)
         {
-            return Ok(Some(name.to_owned()));
+            return Ok((Some(name.to_owned()), None));
         }
     }
-    Ok(None)
+    Ok((None, None))
 }
 
-async fn listed(
-    home: &Home,
-    wanted: &LogChoice,
-    is_flat: bool,
-    from: Option<LogCursor>,
-    limit: usize,
-) -> Result<logs::LogPage, Problem> {
-    let page = logs::page(&**home, wanted, is_flat, from, limit).await;
-    page.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
+/// The node on which a try began last, as far as the statistics tell; else one that is there.
+fn busy_node(job: &OnTabs) -> u32 {
+    let rows = || job.published.nodes.iter().flat_map(|nodes| &nodes.rows).filter(|row| row.of <= 1);
+    let on_nodes = rows().flat_map(|row| row.longest.iter().map(|one| (one.since_us, row.node_id)));
+    let running = job.published.live.iter().flat_map(|live| &live.running);
+    let running = running.map(|one| (one.since_us, one.node_id)).chain(on_nodes).max();
+    let present = || rows().find(|row| row.state == NodeState::Present);
+    running.map(|(_, node_id)| node_id).or_else(|| present().map(|row| row.node_id)).unwrap_or_default()
 }
 
 /// The logs that a page lists.
@@ -137,50 +142,63 @@ struct List {
     folder: String,
     entries: Vec<Listed>,
     next: Option<LogCursor>,
-    /// Whether those of all folders are listed.
+    /// Whether those of all folders are listed that may have what is asked for.
     is_deep: bool,
 }
 
-/// The logs that the filter leaves; without a filter all where they are few, else those of the folder that is asked for, or that `open` is in.
-async fn list_of(
-    home: &Home,
-    params: &Params,
-    from: Option<LogCursor>,
-    open: Option<&str>,
-) -> Result<List, Problem> {
+impl List {
+    /// What is in a folder, and in none below it.
+    async fn of_folder(home: &Home, folder: String, from: Option<LogCursor>) -> Result<Self, Problem> {
+        let wanted = LogChoice { prefix: folder, ..LogChoice::default() };
+        Self::of(home, wanted, from, false).await
+    }
+
+    async fn of(
+        home: &Home,
+        wanted: LogChoice,
+        from: Option<LogCursor>,
+        is_deep: bool,
+    ) -> Result<Self, Problem> {
+        let page = logs::page(&**home, &wanted, !is_deep, from, MOST).await;
+        let page = page.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+        Ok(Self { folder: wanted.prefix, entries: page.entries, next: page.next, is_deep })
+    }
+}
+
+/// The name of a list of logs in the cursors of its pages.
+fn name_of(id: &str, params: &Params) -> String {
+    format!("list of logs of {id}?{}", params.without(&["more"]))
+}
+
+/// The logs that the filter leaves; without a filter what is in the folder that is asked for, or that `open` is in.
+async fn list_of(home: &Home, id: &str, params: &Params, open: Option<&str>) -> Result<List, Problem> {
+    let of = name_of(id, params);
+    let from = params.one("more")?.map(|text| cursor::read(&of, text)).transpose()?;
     let name = params.one("name")?.unwrap_or_default().to_owned();
-    // Where logs are searched, `kind` and `node` say in which: all are listed.
+    // Where logs are searched, `kind` and `node` say in which: the folder is listed as without them.
     let wanted = if params.all("q").is_empty() { choice(params)? } else { LogChoice::default() };
     let wanted = LogChoice { text: name, ..wanted };
     if wanted.is_filter() {
-        let found = listed(home, &wanted, false, from, MOST).await?;
-        return Ok(List { folder: String::new(), entries: found.entries, next: found.next, is_deep: true });
+        return List::of(home, wanted, from, true).await;
     }
-    let asked = params.one("in")?;
-    if asked.is_none() && from.is_none() {
-        let found = listed(home, &wanted, false, None, FEW).await?;
-        if found.next.is_none() {
-            return Ok(List { folder: String::new(), entries: found.entries, next: None, is_deep: true });
-        }
-    }
-    let of_open = open.and_then(|open| open.rfind('/').map(|at| &open[..=at]));
-    let folder = asked.or(of_open).unwrap_or_default().to_owned();
-    let in_folder = LogChoice { prefix: folder.clone(), ..LogChoice::default() };
-    let found = listed(home, &in_folder, true, from, MOST).await?;
-    Ok(List { folder, entries: found.entries, next: found.next, is_deep: false })
+    let folder = if params.all("in").is_empty() {
+        open.and_then(|open| open.rfind('/').map(|at| open[..=at].to_owned())).unwrap_or_default()
+    } else {
+        place(params, "in")?
+    };
+    List::of_folder(home, folder, from).await
 }
 
 async fn page(
     app: &App,
     id: &str,
     (home, job): (&Home, &OnTabs),
-    open: Option<String>,
+    (open, listed): (Option<String>, List),
     params: &Params,
 ) -> Result<Html<String>, Problem> {
     let grows = !job.seen.result.state.is_final();
-    let of = format!("list of logs of {id}?{}", params.without(&["more"]));
-    let from = params.one("more")?.map(|text| cursor::read(&of, text)).transpose()?;
-    let List { folder, entries, next, is_deep } = list_of(home, params, from, open.as_deref()).await?;
+    let of = name_of(id, params);
+    let List { folder, entries, next, is_deep } = listed;
     let followed = followed(id, params, &entries, next.is_some()).filter(|_| grows && is_deep);
     let failing = failing(job);
     let (folders, mut found) = folders(entries, &failing);
@@ -205,6 +223,7 @@ async fn page(
         folders,
         entries: found,
         next: next.map(|next| at(&cursor::write(&of, &next))).unwrap_or_default(),
+        most_names: logs::LOOKED_AT as u64,
         query: params.one("name")?.unwrap_or_default(),
         kinds: LogKind::ALL.map(|kind| (kind.as_str(), text("kind") == kind.as_str())).to_vec(),
         node: text("node"),

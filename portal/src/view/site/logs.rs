@@ -6,8 +6,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::simple::rendered;
 use super::{Chrome, Tabs};
 use crate::text::json::{Piece as JsonPiece, pieces as json_pieces};
-use crate::text::{bytes, counted};
+use crate::text::{bytes, count, counted};
 use crate::view::frames::{Piece, foreign, pieces};
+
+/// A path as it stands in an address.
+fn in_address(path: &str) -> String {
+    utf8_percent_encode(path, NON_ALPHANUMERIC).to_string()
+}
 
 /// A log in the list.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +43,7 @@ pub struct LogFolder {
 
 impl LogFolder {
     fn in_address(&self) -> String {
-        utf8_percent_encode(&self.path, NON_ALPHANUMERIC).to_string()
+        in_address(&self.path)
     }
 
     fn says(&self) -> String {
@@ -196,9 +201,8 @@ impl LogLines {
         format!("?at={}&to={}&download=true", self.window.0, self.window.1)
     }
 
-    /// The path as it stands in an address.
     fn in_address(&self) -> String {
-        utf8_percent_encode(&self.path, NON_ALPHANUMERIC).to_string()
+        in_address(&self.path)
     }
 }
 
@@ -264,6 +268,8 @@ pub struct LogPage<'a> {
     pub entries: Vec<LogEntry>,
     /// The address that lists on; empty where all are listed.
     pub next: String,
+    /// Names that a page looks at, at most.
+    pub most_names: u64,
     /// What is looked for in the names.
     pub query: &'a str,
     /// The kinds of logs, and whether each is chosen.
@@ -302,9 +308,33 @@ impl LogPage<'_> {
         format!("/jobs/{}/logs/{path}", self.job_id)
     }
 
-    /// The folder that the one that is listed is in.
-    fn above(&self) -> &str {
-        self.folder.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above)
+    /// The folders around the one that is listed, from that of all logs on, and the folder itself: what each is called, and its path in an
+    /// address.
+    fn way(&self) -> Vec<(&str, String)> {
+        let names = self.folder.split_terminator('/');
+        let ends = self.folder.match_indices('/').map(|(at, _)| in_address(&self.folder[..=at]));
+        std::iter::once(("logs", String::new())).chain(names.zip(ends)).collect()
+    }
+
+    /// What a log or a folder in the list is called: in the list of a folder without that.
+    fn name_of<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(self.folder).unwrap_or(path)
+    }
+
+    /// Why nothing is listed.
+    fn says_none(&self) -> String {
+        match (self.is_filtered(), self.next.is_empty()) {
+            (_, false) => format!(
+                "None of the {} names that this page looked at is so: More logs looks on.",
+                count(self.most_names)
+            ),
+            (true, true) => "No log is so.".to_owned(),
+            _ if !self.folder.is_empty() => "There are no logs in this folder.".to_owned(),
+            _ => {
+                "The job has written no logs yet; on a fleet they arrive some seconds after they are written."
+                    .to_owned()
+            }
+        }
     }
 
     /// Whether logs are chosen by more than their folder.
