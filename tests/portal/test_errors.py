@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from site_of_tests import DEADLINE, Site
 
 FAILING = """\
@@ -52,6 +52,34 @@ def test_errors_have_their_lines_their_items_and_a_command(site: Site, page: Pag
     page.click("section[aria-labelledby=h-tried] table a >> nth=0")
     page.wait_for_url(re.compile(r"/mini-batches/[14]$"))
     assert page.request.get(f"{site.url}/jobs/{failing}/errors/none").status == 404
+
+
+def test_tracebacks_behind_the_first_come_when_they_are_opened(
+    site: Site, page: Page, browser: Browser, failing: str
+) -> None:
+    address = f"{site.url}/jobs/{failing}/errors"
+    page.goto(address)
+    expect(page.locator(".card.error pre.log")).to_have_count(1)
+    second = page.locator(".card.error").nth(1)
+    second.locator("summary").click()
+    expect(second.locator("pre.log")).to_contain_text('raise ValueError("no number")')
+    assert "?table=" in page.url
+    page.reload()
+    expect(second.locator("pre.log")).to_be_visible()
+    # In another order, and without the script, cards lead to the pages of their errors.
+    page.goto(f"{address}?sort=-tries")
+    page.locator(".card.error").nth(1).locator("a:text-is('Traceback')").click()
+    expect(page.locator(".card pre.log")).to_contain_text("Traceback (most recent call last)")
+    without = browser.new_context(java_script_enabled=False)
+    plain = without.new_page()
+    plain.goto(site.new_link())
+    plain.click("button:has-text('Log in')")
+    plain.goto(address)
+    second = plain.locator(".card.error").nth(1)
+    second.locator("summary").click()
+    second.locator("details a").click()
+    expect(plain.locator(".card pre.log")).to_contain_text('raise ValueError("no number")')
+    without.close()
 
 
 def test_only_what_one_error_cost_is_resumed(site: Site, page: Page, failing: str) -> None:

@@ -13,7 +13,8 @@ from site_of_tests import DEADLINE, PIPELINE, Site
 # Pages that a form or a link of a terminal leads to, or that stand for others.
 WITHOUT_LINK = {"/", "/login", "/logout", "/selected", "/static/{name}", "/registry"}
 WITHOUT_LINK |= {"/jobs/{job}/live", "/jobs/{job}/part/{part}"}
-# Pictures of hosts come when they are opened.
+# Tracebacks and pictures of hosts come when they are opened.
+WITHOUT_LINK |= {"/jobs/{job}/errors/part/{part}"}
 WITHOUT_LINK |= {"/jobs/{job}/nodes/part/{part}", "/jobs/{job}/nodes/{node}/part/{part}"}
 # A job has it where its output has pictures.
 OF_PICTURES = {"/jobs/{job}/picture/{path}"}

@@ -240,7 +240,21 @@ fn a_fleet_keeps_what_is_said_and_the_output_of_a_job_that_is_removed() {
 fn the_search_field_takes_words_and_several_jobs_are_changed_at_once() {
     let job = job(NAMES, 1);
     let (first, second) = (submitted(&job), submitted(&job));
+    let third = submitted(&job);
     let mut web = served(&job);
+    // One is removed on its own page; who presses twice is told the same.
+    let form = format!("name={third}&output=keep");
+    for _ in 0..2 {
+        let headers = [FIELDS, ("Sec-Fetch-Site", "same-origin")];
+        let removed = web.ask_with("POST", &format!("/jobs/{third}/remove"), &headers, &form);
+        let to = format!("/jobs?removed={third}");
+        assert_eq!((removed.status, removed.header("location")), (303, Some(&*to)), "{}", removed.text());
+        let told = web.page(&to).text();
+        assert!(told.contains(&format!("{third} is removed.")), "{told}");
+        assert_eq!(told.matches("removed=").count(), 0, "it is said once: {told}");
+    }
+    let page = web.page(&format!("/jobs?removed={first}")).text();
+    assert!(!page.contains("is removed."), "{page}");
     for (words, count) in [
         ("state:completed", 2),
         ("state:failed", 0),
@@ -277,6 +291,9 @@ fn the_search_field_takes_words_and_several_jobs_are_changed_at_once() {
     assert!(counted.contains("not the number of the jobs"), "{counted}");
     let removed = act(&web, &format!("verb=delete&sure=yes&count=2&job={first}&job={second}")).text();
     assert_eq!(removed.matches("It is removed").count(), 2, "{removed}");
+    let again = act(&web, &format!("verb=delete&sure=yes&count=2&job={first}&job={second}")).text();
+    assert_eq!(again.matches("It is removed").count(), 2, "{again}");
+    assert!(!again.contains(&format!("/jobs/{first}\"")), "what is gone has no page: {again}");
     is_problem(&act(&web, "verb=odd"), 400, "bad-request");
     is_problem(&act(&web, "verb=cancel&x=1"), 400, "bad-request");
     assert!(act(&web, "verb=cancel").text().contains("No job is selected"));

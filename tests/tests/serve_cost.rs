@@ -326,10 +326,15 @@ fn pages_cost_the_same_whatever_the_length_of_a_job() {
 }
 
 /// Pages of a job, beside [`PAGES`], with the most KB of each and the most when they are compressed.
-const OTHER_PAGES: [(&str, usize, usize); 10] = [
-    ("/errors", 100, 12),
+const OTHER_PAGES: [(&str, usize, usize); 15] = [
+    ("/errors", 60, 12),
+    ("/errors?sort=-last_at&from=20", 60, 12),
+    ("/errors/part/table-{group}", 20, 4),
     ("/errors/{group}", 100, 20),
     ("/logs", 60, 12),
+    ("/logs?in=user%2Fstdout%2F", 60, 12),
+    ("/logs?in=user%2Fstdout%2F2%2F", 60, 12),
+    ("/logs?kind=stdout&node=0", 60, 12),
     ("/logs?name=process", 60, 12),
     ("/logs/job_errors.json", 300, 60),
     ("/mini-batches/3", 60, 12),
@@ -338,8 +343,9 @@ const OTHER_PAGES: [(&str, usize, usize); 10] = [
     ("/settings", 60, 12),
     ("/code", 60, 12),
 ];
-/// Addresses for programs that list all below a folder, and which: what they give may be in any of its folders.
-const LIST_ALL: [(&str, &str); 5] = [
+/// Addresses that list all below a folder, and which: what they give may be in any of its folders.
+const LIST_ALL: [(&str, &str); 6] = [
+    ("/logs?name=process", "logs/"),
     ("/log-search", "logs/"),
     ("/logs.tar.gz", "logs/"),
     ("/outputs", "output/"),
@@ -355,6 +361,11 @@ fn no_address_of_a_job_lists_or_reads_segments_or_lists_more_than_it_gives() {
     for (id, is_running) in [("running", true), ("ended", false)] {
         let (simulated, _lock) =
             written(&here, id, Simulation { mini_batches: 10_000, nodes: 4, is_running });
+        for node_id in 0..4 {
+            let folder = here.path(&format!("prs-runs/{id}/logs/user/stdout/{node_id}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("process000.stdout.txt"), "it says something\n").unwrap();
+        }
         fleet.bring(id, &here.path("prs-runs").join(id));
         let fence = is_running.then(|| fleet.enter(&simulated));
         jobs.push(Made { id: id.to_owned(), simulated, fence });
@@ -410,17 +421,13 @@ fn no_address_of_a_job_lists_or_reads_segments_or_lists_more_than_it_gives() {
             holds(of_job.iter().all(|(_, key)| !key.starts_with("segments")));
             let lists: Vec<_> = of_job.iter().filter(|(operation, _)| *operation == LISTS_ALL).collect();
             let bare = path.split('?').next().unwrap();
-            let allowed = LIST_ALL.iter().find(|(end, _)| bare.ends_with(end));
+            let allowed = LIST_ALL.iter().find(|(end, _)| bare.ends_with(end) || path.ends_with(end));
             let is_allowed = |below: &str| allowed.is_some_and(|(_, of)| below == *of);
             // A node has a folder for each kind of its logs.
             let is_of_node = |below: &str| below.starts_with("logs/") && below.ends_with("/0/");
-            // The pages of logs list all of them: they count what is in each folder, and look for names.
-            let looks_for_names = !is_call && bare.contains("/logs");
             let many = if bare.ends_with("/nodes/0") { 4 } else { 1 };
             holds(
-                looks_for_names
-                    || (lists.iter().all(|(_, below)| is_allowed(below) || is_of_node(below))
-                        && lists.len() <= many),
+                lists.iter().all(|(_, below)| is_allowed(below) || is_of_node(below)) && lists.len() <= many,
             );
             let folders = of_job.iter().filter(|(operation, _)| *operation == LISTS_FOLDER).count();
             holds(folders <= 1 && of_job.len() <= MOST_OF_ANY);

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::served::Watching;
@@ -36,7 +36,8 @@ def run(mini_batch):
 fn job() -> Job {
     let job = Job::new(SCRIPT).with_files(6).with("mini_batch_size", 1).with("run_max_try", 1);
     let go = job.path("go").display().to_string();
-    job.with_runtime_folder().with("error_threshold", 10).with("environment_variables", json!({ "GO": go }))
+    let job = job.with_runtime_folder().with("error_threshold", 10).with("run_invocation_timeout", 600);
+    job.with("environment_variables", json!({ "GO": go }))
 }
 
 /// The tabs of a page, each with its count.
@@ -108,7 +109,6 @@ fn tabs_count_and_lists_tell_what_runs_and_what_took_long() {
         }
         let watching = Watching::at(&web, &live);
         watching.hears("parts");
-        drop(watching);
         assert_eq!(page("/mini-batches/6").status, 404);
         let node = web.get(&format!("/api/v1/jobs/{id}/nodes/0")).json(200);
         assert_eq!(
@@ -131,12 +131,21 @@ fn tabs_count_and_lists_tell_what_runs_and_what_took_long() {
         assert_eq!(page("/nodes/part/table-hosts").status, 200);
         assert_eq!(page("/nodes/0/part/table-hosts").status, 200);
         assert_eq!(page("/nodes/part/odd").status, 404);
+        let sorted = page("/nodes?sort=-tries").text();
+        let head = format!("aria-sort=\"descending\"><a href=\"/jobs/{id}/nodes?sort=-tries\">Tries</a>");
+        assert!(sorted.contains(&head) && !sorted.contains("data-live"), "{sorted}");
+        assert_eq!(page("/nodes?sort=odd").status, 400);
+        assert!(page("/nodes/0").text().contains("<dt>Heard of</dt><dd><time datetime="));
         let tries = |rest: &str| web.get(&format!("/api/v1/jobs/{id}/tries?{rest}"));
         assert_eq!(tries("node=3-9&node=0-0").json(200)["value"].as_array().unwrap().len(), 5);
         assert_eq!(tries("node=1-9").json(200)["value"], json!([]));
         assert_eq!(tries("node=9-1").status, 400);
         let html = page("/mini-batches?state=running&sort=index&node=").text();
-        assert!(html.contains("/mini-batches/5\"") && html.contains("As of "), "{html}");
+        assert!(html.contains("/mini-batches/5\"") && html.contains("As of <time datetime="), "{html}");
+        assert!(html.contains("aria-sort=\"ascending\"><a href="), "{html}");
+        let html = page("/mini-batches?state=all&sort=-started_at").text();
+        let head = format!("href=\"/jobs/{id}/mini-batches?state=all&#38;sort=started_at\">Began</a>");
+        assert!(html.contains("aria-sort=\"descending\"") && html.contains(&head), "{html}");
         assert!(page("/mini-batches?state=waiting").text().contains("1 mini-batch together."));
         assert!(page("/mini-batches?state=running&index=1").text().contains("No mini-batch fits."));
         for odd in ["state=running&group=a", "state=waiting&node=1", "state=waiting&sort=-seconds"] {
@@ -150,6 +159,13 @@ fn tabs_count_and_lists_tell_what_runs_and_what_took_long() {
             all.iter().all(|rest| tabs(&page(rest)) == counted).then_some(())
         });
         assert!(page("").text().contains("<span class=\"small\" data-part=\"tab-errors\">2</span>"));
+        // Who leaves and comes again finds the job watched; it is left when nobody has come for a while.
+        let is_watched = || web.get("/metrics").text().contains("prs_live_watched_jobs 1\n");
+        assert!(is_watched());
+        drop(watching);
+        let left = Instant::now();
+        wait_for("nobody watches the job", PATIENCE, || (!is_watched()).then_some(()));
+        assert!(left.elapsed() > Duration::from_secs(8), "{:?}", left.elapsed());
         fs::write(job.path("go"), "").unwrap();
         submitted.join().unwrap();
         for rest in all {

@@ -240,6 +240,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/jobs/{job}/nodes", "read"),
     ("get", "/jobs/{job}/nodes/{node}", "read"),
     ("get", "/jobs/{job}/nodes/{node}/part/{part}", "read"),
+    ("get", "/jobs/{job}/errors/part/{part}", "read"),
     ("get", "/jobs/{job}/nodes/part/{part}", "read"),
     ("get", "/jobs/{job}/output", "read"),
     ("get", "/jobs/{job}/picture/{path}", "read"),

@@ -94,6 +94,15 @@ pub struct Table {
     pub rest: String,
 }
 
+/// A column that a list can be sorted by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SortLink {
+    /// `ascending` or `descending`; empty where the list is sorted by another.
+    pub sorted: &'static str,
+    /// The address that sorts by it, or turns the order round.
+    pub link: String,
+}
+
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
@@ -101,6 +110,8 @@ pub struct Column {
     pub name: &'static str,
     /// Whether it holds numbers.
     pub is_number: bool,
+    /// What sorts the table by it; nothing where that cannot be.
+    pub sort: Option<SortLink>,
 }
 
 /// A cell.
@@ -135,8 +146,8 @@ impl Table {
     /// A table without rows. `columns` begin with `#` where they hold numbers.
     pub fn new(caption: impl Into<String>, columns: &[&'static str]) -> Self {
         let column = |name: &&'static str| match name.strip_prefix('#') {
-            Some(name) => Column { name, is_number: true },
-            None => Column { name, is_number: false },
+            Some(name) => Column { name, is_number: true, sort: None },
+            None => Column { name, is_number: false, sort: None },
         };
         Self { caption: caption.into(), columns: columns.iter().map(column).collect(), ..Self::default() }
     }
@@ -149,6 +160,17 @@ impl Table {
             self.rows.truncate(most);
             let (most, all) = (crate::text::count(most as u64), crate::text::count(all as u64));
             self.rest = format!("{most} of {all} {what}.");
+        }
+        self
+    }
+
+    /// The same with what sorts it by these columns.
+    #[must_use]
+    pub fn sorted_by(mut self, heads: Vec<(&str, SortLink)>) -> Self {
+        for (name, sort) in heads {
+            if let Some(column) = self.columns.iter_mut().find(|column| column.name == name) {
+                column.sort = Some(sort);
+            }
         }
         self
     }

@@ -25,7 +25,7 @@ mod workers;
 pub use activity::{Activity, Lane};
 pub use curve::Curve;
 pub use durations::{Durations, Quantiles};
-pub use figure::{Cell, Column, Figure, Table, Walk};
+pub use figure::{Cell, Column, Figure, SortLink, Table, Walk};
 pub use graph::{Graph, GraphStep};
 pub use lines::{Line, LinePoint, Lines};
 pub use nodes::{NodeDot, NodeShape, Nodes};

@@ -47,6 +47,11 @@ pub fn machine(us: u64) -> String {
     format!("{}Z", &format_us(us)[..23])
 }
 
+/// A point in time for people, with its zone, and for programs.
+pub fn utc(us: u64) -> (String, String) {
+    (format!("{} UTC", day_and_clock(us)), machine(us))
+}
+
 /// `21 Nov`, in UTC.
 pub fn day(us: u64) -> String {
     const MONTHS: [&str; 12] =

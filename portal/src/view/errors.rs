@@ -116,6 +116,10 @@ pub(crate) struct ErrorCard {
     /// Where the place leads; empty where it leads nowhere.
     pub(crate) place_link: String,
     pub(crate) traceback: Vec<Piece>,
+    /// The address of the traceback; empty where it stands in the card, or there is none.
+    pub(crate) traceback_link: String,
+    /// What the part is called that has the traceback alone; empty where the card has it, or leads to it.
+    pub(crate) fold: String,
     /// Whether it cost mini-batches.
     pub(crate) lost: bool,
     pub(crate) is_open: bool,
@@ -128,6 +132,16 @@ pub(crate) struct Served<'a> {
     pub(crate) code: &'a str,
     /// What commands call the job.
     pub(crate) called: &'a str,
+    /// The groups whose tracebacks stand in the page, where those of the others stand elsewhere; nothing where all stand in it that fit.
+    pub(crate) opened: Option<&'a [&'a str]>,
+}
+
+impl Served<'_> {
+    /// Whether the traceback of an error stands elsewhere.
+    fn is_apart(&self, error: &ErrorFact) -> bool {
+        let is_apart = |opened: &[&str]| !opened.contains(&&*error.group);
+        !error.group.is_empty() && self.opened.is_some_and(is_apart)
+    }
 }
 
 /// The cards of a page.
@@ -153,12 +167,16 @@ pub(crate) fn cards(
     for (at, error) in errors.iter().take(most).enumerate() {
         let length = escaped_length(&error.traceback);
         let is_there = !error.traceback.is_empty();
-        let fits = is_there && length <= room;
+        let is_apart = is_there && at > 0 && served.is_some_and(|served| served.is_apart(error));
+        let fits = is_there && !is_apart && length <= room;
         if fits {
             room -= length;
         }
-        without += usize::from(is_there && !fits);
-        cards.push(card(error, fits, at == 0, served));
+        without += usize::from(is_there && !is_apart && !fits);
+        let card = card(error, fits, at == 0, served);
+        let job = served.and_then(|served| served.code.strip_suffix("/code")).filter(|_| is_apart);
+        let traceback_link = job.map(|job| format!("{job}/errors/{}", error.group)).unwrap_or_default();
+        cards.push(ErrorCard { traceback_link, ..card });
     }
     let mut rest = Vec::new();
     if errors.len() > most {
@@ -229,6 +247,8 @@ pub(crate) fn card(
         log: error.example.log.clone(),
         place_link: of_place(&error.place, code),
         traceback: if has_traceback { pieces(error.traceback.trim_end(), code) } else { Vec::new() },
+        traceback_link: String::new(),
+        fold: String::new(),
         lost: error.lost > 0,
         is_open,
     }
@@ -305,7 +325,7 @@ mod tests {
             tried: vec![ErrorTry { index: 17, ..ErrorTry::default() }],
             ..error("")
         };
-        let served = Served { code: "/jobs/j/code", called: "j" };
+        let served = Served { code: "/jobs/j/code", called: "j", opened: None };
         let found = card(&error, false, false, Some(served));
         assert_eq!(
             found.around,

@@ -100,7 +100,8 @@ impl<'a> JobView<'a> {
             },
             errors: {
                 let code = format!("/jobs/{}/code", facts.job_id);
-                let served = below.is_some().then_some(Served { code: &code, called: &facts.called });
+                let served =
+                    below.is_some().then_some(Served { code: &code, called: &facts.called, opened: None });
                 cards(&facts.errors, facts.other_tries, detail.errors, detail.tracebacks, served)
             },
             slowest,
@@ -108,7 +109,7 @@ impl<'a> JobView<'a> {
             nodes: nodes.map(|of| {
                 let page = (0, detail.rows.0);
                 let served = below.is_some().then_some(facts.job_id.as_str());
-                nodes::table(of, &nodes::slow(of), facts.state.is_final(), page, served)
+                nodes::table(of, &nodes::slow(of), facts.state.is_final(), None, page, served)
             }),
             settings: Settings::of(&facts.spec),
             starts: starts(facts),

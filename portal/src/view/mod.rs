@@ -30,8 +30,10 @@ pub use site::{
     LogScope, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodePage, NodeProcess,
     NodesPage, OfHosts, OutputFile, OutputPage, PictureFile, Planned, Preview, PreviewPart, PrintedText,
     ProblemPage, ProblemsPage, Refused, RegistryPage, RemovePage, RunFact, SelectedPage, SelectedRow,
-    ServerRow, ServersPage, SettingsPage, SortLink, StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs,
-    TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter,
-    WorkerList, WorkerPage, WorkerRow, hosts_html, running_table, slow_table, waiting_table,
+    ServerRow, ServersPage, SettingsPage, StateCount, StepsPage, SubmitPage, Tab, TabCounts, Tabs, TargetRow,
+    TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter, WorkerList,
+    WorkerPage, WorkerRow, hosts_html, running_table, slow_table, waiting_table,
 };
-pub use site::{CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors};
+pub use site::{
+    CARDS as ERROR_CARDS, ITEMS as ERROR_ITEMS, ORDERS as ERROR_ORDERS, sort as sort_errors, traceback_html,
+};

@@ -64,12 +64,21 @@ pub(crate) fn dots(nodes: &Nodes, slow: &[SlowNode]) -> Vec<NodeDot> {
         .collect()
 }
 
-/// The table: lost and slow nodes first, then those with failed tries, then by id; from a row on, and of so many at most. On a page of a
-/// server nodes, and what runs longest on each, lead to their pages below that of the job with an id.
+/// What a table of nodes can be sorted by: the word of an address, and the column. In the usual order those come first that stand out.
+pub(crate) const ORDERS: [(&str, &str); 4] = [
+    ("node_id", "Node"),
+    ("-tries", "Tries"),
+    ("-failed_tries", "Failed"),
+    ("-median_seconds", "Median run()"),
+];
+
+/// The table: lost and slow nodes first, then those with failed tries, then by id, or in one of [`ORDERS`]; from a row on, and of so many
+/// at most. On a page of a server nodes, and what runs longest on each, lead to their pages below that of the job with an id.
 pub(crate) fn table(
     nodes: &Nodes,
     slow: &[SlowNode],
     has_ended: bool,
+    order: Option<&str>,
     (from, most): (usize, usize),
     job_id: Option<&str>,
 ) -> Table {
@@ -103,6 +112,18 @@ pub(crate) fn table(
             .then(one.of.cmp(&other.of))
             .then(one.node_id.cmp(&other.node_id))
     });
+    if let Some(order) = order {
+        rows.sort_by_key(|(row, _)| {
+            let most = match order {
+                "-tries" => row.tries,
+                "-failed_tries" => row.failed_tries,
+                "-median_seconds" => row.median_us,
+                _ => 0,
+            };
+            // The row of all others stands last.
+            (row.of > 1, u64::MAX - most, row.node_id)
+        });
+    }
     let all = rows.len();
     table.rows = rows
         .into_iter()
@@ -180,11 +201,46 @@ mod tests {
     }
 
     #[test]
+    fn the_table_is_sorted_by_what_its_heads_name() {
+        let row = |node_id, tries, failed_tries, median_us| NodeRow {
+            node_id,
+            of: 1,
+            tries,
+            failed_tries,
+            median_us,
+            ..NodeRow::default()
+        };
+        let others = NodeRow { node_id: 9, of: 7, tries: 99, ..NodeRow::default() };
+        let rows = vec![row(0, 5, 0, 30), row(1, 8, 2, 10), others, row(2, 8, 1, 20)];
+        let nodes = Nodes { rows, written_us: 0 };
+        for (order, expected) in [
+            (None, [1, 2, 0]),
+            (Some("node_id"), [0, 1, 2]),
+            (Some("-tries"), [1, 2, 0]),
+            (Some("-failed_tries"), [1, 2, 0]),
+            (Some("-median_seconds"), [0, 2, 1]),
+        ] {
+            let table = table(&nodes, &[], false, order, (0, 9), Some("j"));
+            let expected = expected.map(|node| format!("/jobs/j/nodes/{node}"));
+            let found = table.rows.iter().filter_map(|row| match &row[0] {
+                Cell::Link(_, to) => Some(to.clone()),
+                _ => None,
+            });
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{order:?}");
+            assert!(
+                order.is_none() || matches!(&table.rows[3][0], Cell::Text(_)),
+                "{order:?}: the others are last"
+            );
+            assert!(ORDERS.iter().all(|(_, name)| table.columns.iter().any(|column| column.name == *name)));
+        }
+    }
+
+    #[test]
     fn pages_of_the_table_say_which_nodes_they_have() {
         let longest = vec![prs_common::statistics::RunsHere { index: 7, since_us: 1_000_000, process: None }];
         let row = |node_id| NodeRow { node_id, of: 1, longest: longest.clone(), ..NodeRow::default() };
         let nodes = Nodes { rows: (0..5).map(row).collect(), written_us: 4_000_000 };
-        let of = |page| table(&nodes, &[], false, page, Some("j")).to_string();
+        let of = |page| table(&nodes, &[], false, None, page, Some("j")).to_string();
         let first = of((0, 2));
         assert!(first.contains("/jobs/j/nodes/1\"") && !first.contains("/jobs/j/nodes/2\""), "{first}");
         assert!(first.contains("2 of 5 nodes") && first.contains("/jobs/j/mini-batches/7\""), "{first}");

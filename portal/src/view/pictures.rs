@@ -100,7 +100,7 @@ pub(crate) fn pictures(facts: &Facts, detail: Detail, below: Option<&str>) -> Ve
     if let Some(of) = &published.nodes {
         let slow = nodes::slow(of);
         let served = below.map(|_| facts.job_id.as_str());
-        let table = nodes::table(of, &slow, has_ended, (0, detail.rows.0), served);
+        let table = nodes::table(of, &slow, has_ended, None, (0, detail.rows.0), served);
         figures.extend(Nodes::figure(&nodes::dots(of, &slow), table));
     }
     if !detail.tables {

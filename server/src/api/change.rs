@@ -184,6 +184,11 @@ pub(crate) async fn remove_seen(app: &App, home: Home, keeps_output: bool) -> Re
     removed
 }
 
+/// Whether there is no such job, or not any more.
+pub(crate) fn is_gone(problem: &Problem) -> bool {
+    problem.kind == Kind::JOB_NOT_FOUND
+}
+
 /// `DELETE /jobs/{job}`.
 pub(crate) async fn delete(
     May(who): MaySubmit,

@@ -36,6 +36,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// moment is no news.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
 
+/// How long a job is looked at that nobody watches any more: a page that is loaded again finds it watched.
+const LEFT: Duration = Duration::from_secs(10);
+
 /// How long after that it is given up, and the next one begins: what was asked while servers were away is answered late.
 const GIVES_UP: Duration = Duration::from_secs(5);
 
@@ -132,7 +135,7 @@ impl Watches {
     }
 }
 
-/// Looks at the job until it has ended, or nobody but the list of watched jobs has a receiver.
+/// Looks at the job until it has ended, or nobody but the list of watched jobs has had a receiver for a while.
 async fn look(
     id: &str,
     whereabouts: &Whereabouts,
@@ -141,7 +144,7 @@ async fn look(
     renders: &Histogram,
 ) {
     let (mut number, mut looks) = (0, Looks::default());
-    let mut fresh_at = None;
+    let (mut fresh_at, mut left_at) = (None, None);
     // What came while nothing could be seen is shown at once.
     let mut is_all_due = true;
     loop {
@@ -188,7 +191,9 @@ async fn look(
                 sender.send_replace(Arc::new(Tick { is_last, ..stale(&before, number, cause) }));
             }
         }
-        if is_last || sender.receiver_count() <= 1 {
+        let is_watched = sender.receiver_count() > 1;
+        left_at = if is_watched { None } else { left_at.or(Some(Instant::now())) };
+        if is_last || left_at.is_some_and(|at| at.elapsed() >= LEFT) {
             return;
         }
         sleep_until(began + LOOK).await;
@@ -242,9 +247,9 @@ async fn see(
     if due.has_lists() {
         sort_errors(&mut facts.errors, ERROR_ORDERS[0].0);
         if facts.statistics.nodes.is_some() {
-            parts.push(("node-list", NodesPage::new(&chrome, &facts, 0, None).part()));
+            parts.push(("node-list", NodesPage::new(&chrome, &facts, (None, 0), None).part()));
         }
-        parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), false).part()));
+        parts.push(("groups", ErrorsPage::new(&facts, &chrome, (ERROR_ORDERS[0].0, 0), &[], false).part()));
     }
     Ok((seen, facts.statistics, title, parts))
 }

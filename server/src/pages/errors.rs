@@ -6,7 +6,9 @@ use prs_common::statistics::{Errors, Live, Nodes, Part};
 use prs_jobs::error_groups::{LostItems, lost_items};
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::report;
-use prs_portal::view::{ERROR_ITEMS, ERROR_ORDERS, ErrorPage, ErrorsPage, Facts, sort_errors};
+use prs_portal::view::{
+    ERROR_ITEMS, ERROR_ORDERS, ErrorPage, ErrorsPage, Facts, sort_errors, traceback_html,
+};
 
 use crate::api::errors::{line, no_group};
 use crate::app::App;
@@ -26,14 +28,14 @@ async fn facts(app: &App, id: &str) -> Result<(Facts, Seen, Home), Problem> {
     Ok((facts, seen, home))
 }
 
-/// `GET /jobs/{job}/errors`.
+/// `GET /jobs/{job}/errors`. The tracebacks stand in it that `table` names by the groups of their errors, beside the first.
 pub(crate) async fn list(
     May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["sort", "from"])?;
+    params.check(&["sort", "from", "table"])?;
     let from = params.number("from", (0, 1_000_000))?.unwrap_or_default() as usize;
     let order = params.one("sort")?.unwrap_or(ERROR_ORDERS[0].0);
     if !ERROR_ORDERS.iter().any(|(word, _)| *word == order) {
@@ -43,7 +45,23 @@ pub(crate) async fn list(
     let (mut facts, ..) = facts(&app, &id).await?;
     sort_errors(&mut facts.errors, order);
     let may_submit = who.role.allows(Role::Submit);
-    Ok(Html(ErrorsPage::new(&facts, &app.chrome, (order, from), may_submit).html()))
+    Ok(Html(ErrorsPage::new(&facts, &app.chrome, (order, from), &params.all("table"), may_submit).html()))
+}
+
+/// `GET /jobs/{job}/errors/part/{part}`: the traceback of an error alone.
+pub(crate) async fn part(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, part)): Path<(String, String)>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[])?;
+    let absent = || Problem::new(Kind::NOT_FOUND, "The page has no such part, or not any more.");
+    let group = part.strip_prefix("table-").filter(|group| !group.is_empty()).ok_or_else(absent)?;
+    let home = app.home(&id).await?;
+    let found = report::facts(&*home, &app.whereabouts, &PARTS, false, Some(("/jobs/", ""))).await;
+    let (_, facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    traceback_html(&facts, group).map(Html).ok_or_else(absent)
 }
 
 /// `GET /jobs/{job}/errors/{group}`.

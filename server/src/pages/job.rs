@@ -24,7 +24,7 @@ use super::jobs::row;
 use super::logs::FOLLOWED;
 use super::mini_batches::OneLive;
 use super::tabs::ON_TABS;
-use crate::api::change::{check_removal, may_remove, remove_seen};
+use crate::api::change::{check_removal, is_gone, may_remove, remove_seen};
 use crate::api::job_object::is_canceling;
 use crate::api::jobs::begin_to_cancel;
 use crate::api::logs::{find, home};
@@ -487,11 +487,10 @@ pub(crate) async fn remove(
     Path(id): Path<String>,
     Form(form): Form<Removal>,
 ) -> Result<Response, Problem> {
+    // Who presses twice has what they wanted.
+    let told = || Redirect::to(&format!("/jobs?removed={id}")).into_response();
     let (home, seen) = match app.seen(&id).await {
-        // Who presses twice has what they wanted.
-        Err(problem) if problem.kind.status == 404 && form.name.trim() == id => {
-            return Ok(Redirect::to("/jobs").into_response());
-        }
+        Err(problem) if is_gone(&problem) && form.name.trim() == id => return Ok(told()),
         found => found?,
     };
     if form.name.trim() != id {
@@ -500,8 +499,10 @@ pub(crate) async fn remove(
     }
     let keeps_output = form.output != "remove";
     Box::pin(check_removal(&app, &who, (&home, &seen), keeps_output)).await?;
-    Box::pin(remove_seen(&app, home, keeps_output)).await?;
-    Ok(Redirect::to("/jobs").into_response())
+    match Box::pin(remove_seen(&app, home, keeps_output)).await {
+        Err(problem) if !is_gone(&problem) => Err(problem),
+        _ => Ok(told()),
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Html;
 use prs_common::ledger::JobState;
-use prs_portal::view::{JobRow, JobsPage, SortLink, StateCount};
+use prs_portal::chart::SortLink;
+use prs_portal::view::{JobRow, JobsPage, StateCount};
 
+use crate::api::change::is_gone;
 use crate::api::jobs::{Found, KNOWN, Wanted, snapshot};
 use crate::app::App;
 use crate::auth::{May, MayRead, Role};
@@ -34,7 +36,13 @@ pub(crate) async fn list(
     State(app): State<App>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&[&KNOWN[..], &["part"]].concat())?;
+    params.check(&[&KNOWN[..], &["part", "removed"]].concat())?;
+    let removed = match params.one("removed")? {
+        Some(job_id) => removed(&app, job_id).await?,
+        None => String::new(),
+    };
+    // It is said once, and is no part of the list.
+    let params = params.and(&["removed"], Vec::new());
     params.one("q")?;
     let (wanted, limit) = (Wanted::parse(&with_words(&params))?, params.limit()?);
     let snapshot = Box::pin(snapshot(&app, &wanted)).await?;
@@ -52,6 +60,7 @@ pub(crate) async fn list(
         url: &app.url,
         total: found.total,
         partial: snapshot.partial,
+        removed,
         is_filtered: !params.without(&["cursor", "part", "limit", "sort"]).is_empty(),
         pages: pages(&found, &rest, params.one("cursor")?.is_some()),
         sorts: sorts(&params, params.one("sort")?.unwrap_or("-submitted_at")),
@@ -65,6 +74,15 @@ pub(crate) async fn list(
         Some("rows") => page.rows_html(),
         Some(other) => return Err(crate::http::params::bad("part", format_args!("{other:?} is not rows"))),
     }))
+}
+
+/// What became of a job that the reader has just removed.
+async fn removed(app: &App, job_id: &str) -> Result<String, Problem> {
+    match app.seen(job_id).await {
+        Err(problem) if is_gone(&problem) => Ok(format!("{job_id} is removed.")),
+        Err(problem) => Err(problem),
+        Ok(_) => Ok(format!("{job_id} is being removed; that takes a while.")),
+    }
 }
 
 /// The addresses of the first page, where this is another, and of the next one.

@@ -13,8 +13,7 @@ use prs_jobs::mini_batches::{
     narrowed, open_ranges,
 };
 use prs_jobs::statistics::{LogPlace, RunningMiniBatch};
-use prs_portal::chart::Table;
-use prs_portal::text::times::day_and_clock;
+use prs_portal::chart::{SortLink, Table};
 use prs_portal::view::{
     Choice, MiniBatchPage, MiniBatchesPage, PrintedText, RunFact, Tab, TryFact, TryLine, running_table,
     slow_table, waiting_table,
@@ -95,7 +94,13 @@ pub(crate) async fn list(
     let counts = &job.seen.result.mini_batches;
     let ended = job.published.live.as_ref().map_or(counts.succeeded + counts.failed, Live::ended);
     let mut notes = Vec::new();
-    let table = told.map(|told| table_of(told, &job, &id, &wanted, &mut notes));
+    let (table, as_of_us) = match told {
+        Some(told) => {
+            let (table, as_of_us) = table_of(told, &job, &id, &wanted, &mut notes);
+            (Some(table), as_of_us)
+        }
+        None => (None, None),
+    };
     let page = if table.is_some() {
         TryPage { complete: true, ..TryPage::default() }
     } else {
@@ -137,6 +142,7 @@ pub(crate) async fn list(
         title: job.title(),
         states: (STATES, state),
         orders: (ORDERS, order),
+        sorts: sorts(&params, &id, order),
         fields: vec![
             ("index", "Mini-batch, or range 7-12", text("index")),
             ("node", "Node, or range 8-15", text("node")),
@@ -148,10 +154,18 @@ pub(crate) async fn list(
             ("group", "Error group", text("group")),
         ],
         tries: page.tries.into_iter().map(tried).collect(),
-        table: table.flatten(),
+        table: table.flatten().map(|table| match told {
+            Some(Told::Running | Told::Slow) => {
+                let [index, seconds, started] = sorts(&params, &id, order);
+                let long = if told == Some(Told::Running) { "Runs for" } else { "Took" };
+                table.sorted_by(vec![("Mini-batch", index), (long, seconds), ("Began", started)])
+            }
+            _ => table,
+        }),
         next: next.map(|next| path(&next, &format!("/jobs/{id}/mini-batches"), true)).unwrap_or_default(),
         api: path("", &format!("/api/v1/jobs/{id}/{api}"), state != "tries"),
         notes,
+        as_of_us,
         is_filtered: !params
             .without(if told.is_some() { &["sort", "cursor", "state"] } else { &["sort", "cursor"] })
             .is_empty(),
@@ -161,26 +175,51 @@ pub(crate) async fn list(
     Ok(Html(page.html()))
 }
 
-/// What the statistics of a job list, as a table; notes what there is to know of it.
-fn table_of(told: Told, job: &OnTabs, id: &str, wanted: &Wanted, notes: &mut Vec<String>) -> Option<Table> {
+/// How the list is sorted, and the addresses that sort it otherwise: by mini-batch, by how long tries took, by when they began.
+fn sorts(params: &Params, id: &str, order: &str) -> [SortLink; 3] {
+    let rest = params.without(&["sort", "cursor"]);
+    let link = |word: &str| {
+        let joined = if rest.is_empty() { String::new() } else { format!("{rest}&") };
+        format!("/jobs/{id}/mini-batches?{joined}sort={word}")
+    };
+    let of = |word: &'static str, sorted| SortLink {
+        sorted: if order == word { sorted } else { "" },
+        link: link(word),
+    };
+    let began = match order {
+        "-started_at" => SortLink { sorted: "descending", link: link("started_at") },
+        order => SortLink {
+            sorted: if order == "started_at" { "ascending" } else { "" },
+            link: link("-started_at"),
+        },
+    };
+    [of("index", "ascending"), of("-seconds", "descending"), began]
+}
+
+/// What the statistics of a job list, as a table, and when they are of while it runs; notes what there is to know of it.
+fn table_of(
+    told: Told,
+    job: &OnTabs,
+    id: &str,
+    wanted: &Wanted,
+    notes: &mut Vec<String>,
+) -> (Option<Table>, Option<u64>) {
     let has_ended = job.seen.result.state.is_final();
     let published = narrowed(job.published.clone(), wanted);
-    match &published.live {
-        None => {
-            notes.push("The job has no statistics: it begins to write them some seconds after its first node came, or an older prs ran it.".to_owned());
-        }
-        Some(live) if !has_ended => notes.push(format!("As of {} UTC.", day_and_clock(live.written_us))),
-        Some(_) => {}
+    if published.live.is_none() {
+        notes.push("The job has no statistics: it begins to write them some seconds after its first node came, or an older prs ran it.".to_owned());
     }
-    match told {
-        Told::Running => running_table(published.live.as_ref().filter(|_| !has_ended)?, id),
-        Told::Slow => slow_table(published.summary.as_ref()?, id),
+    let live = published.live.as_ref().filter(|_| !has_ended);
+    let table = match told {
+        Told::Running => live.and_then(|live| running_table(live, id)),
+        Told::Slow => published.summary.as_ref().and_then(|summary| slow_table(summary, id)),
         Told::Waiting => {
             let ranges = open_ranges(&published, wanted);
             let ranges: Vec<_> = ranges.into_iter().map(|range| (range.from, range.to, range.open)).collect();
             waiting_table(&ranges, id)
         }
-    }
+    };
+    (table, live.map(|live| live.written_us))
 }
 
 /// A try as a page shows it.

@@ -74,6 +74,7 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/jobs/{job}/part/{part}", "read"),
     ("get", "/jobs/{job}/errors", "read"),
     ("get", "/jobs/{job}/errors/{group}", "read"),
+    ("get", "/jobs/{job}/errors/part/{part}", "read"),
     ("get", "/jobs/{job}/logs", "read"),
     ("get", "/jobs/{job}/logs/{path}", "read"),
     ("get", "/jobs/{job}/mini-batches", "read"),
@@ -158,6 +159,7 @@ pub(crate) fn router(sizes: &Sizes) -> Router<App> {
         .merge(at("/jobs/{job}/part/{part}", get(job::part)))
         .merge(at("/jobs/{job}/errors", get(errors::list)))
         .merge(at("/jobs/{job}/errors/{group}", get(errors::one)))
+        .merge(at("/jobs/{job}/errors/part/{part}", get(errors::part)))
         .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))
         .merge(at("/jobs/{job}/mini-batches/{index}", get(mini_batches::one)))
         .merge(at("/jobs/{job}/nodes", get(nodes::list)))

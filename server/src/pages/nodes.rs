@@ -104,9 +104,13 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["from", "table", "metrics"])?;
+    params.check(&["from", "table", "metrics", "sort"])?;
     let from = params.number("from", (0, u64::from(u32::MAX)))?.unwrap_or(0) as usize;
     let with_hosts = with_hosts(&params)?;
+    let order = params.one("sort")?;
+    if let Some(unknown) = order.filter(|word| !NodesPage::is_order(word)) {
+        return Err(bad("sort", format_args!("{unknown:?} is no order of this table: its heads sort it")));
+    }
     let (facts, home) = Box::pin(facts(&app, &id, OF_ALL)).await?;
     if !facts.steps.is_empty() && !facts.has_main_step {
         return Ok(Html(StepsPage::new(&app.chrome, &facts, Tab::Nodes).html()));
@@ -115,7 +119,7 @@ pub(crate) async fn list(
         Some(pictures) => Some(hosts((&id, &home), (all_of(&facts), None), pictures).await?),
         None => None,
     };
-    Ok(Html(NodesPage::new(&app.chrome, &facts, from, hosts).html()))
+    Ok(Html(NodesPage::new(&app.chrome, &facts, (order, from), hosts).html()))
 }
 
 /// `GET /jobs/{job}/nodes/{node}`.

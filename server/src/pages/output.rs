@@ -20,7 +20,7 @@ use crate::api::files::{SANDBOX, absent, of_storage};
 use crate::api::outputs::{OutputFile as Listed, files, result_file};
 use crate::api::preview::form_of;
 use crate::app::App;
-use crate::auth::MayRead;
+use crate::auth::{May, MayRead};
 use crate::http::cursor;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
@@ -36,7 +36,7 @@ const LETTERS: usize = 500;
 
 /// `GET /jobs/{job}/output`.
 pub(crate) async fn output(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
@@ -56,9 +56,11 @@ pub(crate) async fn output(
         }
         Err(problem) => (None, grows(&job).unwrap_or_else(|| problem.detail.clone())),
     };
-    let preview = match &found {
-        Ok((storage, name)) => preview(&**storage, name, &seen.record.spec).await?,
-        Err(_) => Preview::default(),
+    // Without a place among the previews the page has the rest.
+    let preview = match (&found, app.counts.preview(who.id())) {
+        (Ok((storage, name)), Ok(_place)) => preview(&**storage, name, &seen.record.spec).await?,
+        (Ok(_), Err(problem)) => Preview { why_not: problem.detail, ..Preview::default() },
+        (Err(_), _) => Preview::default(),
     };
     let (files, has_more) = files(&*storage, "", after.as_deref().unwrap_or_default(), FILES).await?;
     let next = files

@@ -8,7 +8,7 @@ use prs_portal::text::counted;
 use prs_portal::view::{SelectedPage, SelectedRow};
 use url::form_urlencoded::parse;
 
-use crate::api::change::{check_removal, remove_seen};
+use crate::api::change::{check_removal, is_gone, remove_seen};
 use crate::api::jobs::begin_to_cancel;
 use crate::api::once::to_the_end;
 use crate::api::received::Change;
@@ -142,8 +142,12 @@ pub(super) async fn act(
         // Each is a request of its own, and all of them come again where the form does.
         let key = selected.key.as_ref().map(|key| format!("{key}-{at}"));
         rows.push(match Box::pin(one(&app, &who, verb, job_id, key)).await {
-            Ok((says, link)) => SelectedRow { job_id: job_id.clone(), says, link },
-            Err(problem) => SelectedRow { job_id: job_id.clone(), says: problem.detail, link: String::new() },
+            Ok((says, link)) => {
+                SelectedRow { job_id: job_id.clone(), says, link, is_gone: verb == Verb::Delete }
+            }
+            Err(problem) => {
+                SelectedRow { job_id: job_id.clone(), says: problem.detail, ..SelectedRow::default() }
+            }
         });
     }
     let page = SelectedPage {
@@ -170,7 +174,7 @@ async fn question(app: &App, verb: Verb, jobs: &[String], wrong: &str) -> Html<S
             }
             Err(problem) => problem.detail,
         };
-        rows.push(SelectedRow { job_id: job_id.clone(), says, link: String::new() });
+        rows.push(SelectedRow { job_id: job_id.clone(), says, ..SelectedRow::default() });
     }
     let what = format!("{} {}", verb.title(), counted(rows.len() as u64, "job"));
     let page = SelectedPage {
@@ -185,6 +189,13 @@ async fn question(app: &App, verb: Verb, jobs: &[String], wrong: &str) -> Html<S
         is_done: false,
     };
     Html(page.html())
+}
+
+/// Removes a job, and leaves its output.
+async fn remove(app: &App, who: &Principal, job_id: &str) -> Result<(), Problem> {
+    let (home, seen) = app.seen(job_id).await?;
+    check_removal(app, who, (&home, &seen), true).await?;
+    remove_seen(app, home, true).await
 }
 
 /// Does it with one job: what became of that, and the id of the job that came of it.
@@ -202,9 +213,9 @@ async fn one(
             Ok(("It is being canceled.".to_owned(), String::new()))
         }
         Verb::Delete => {
-            let (home, seen) = app.seen(job_id).await?;
-            check_removal(app, who, (&home, &seen), true).await?;
-            remove_seen(app, home, true).await?;
+            // Who presses twice has what they wanted.
+            let removed = Box::pin(remove(app, who, job_id)).await;
+            removed.or_else(|problem| if is_gone(&problem) { Ok(()) } else { Err(problem) })?;
             Ok(("It is removed.".to_owned(), String::new()))
         }
         Verb::Resume => {

@@ -188,7 +188,7 @@ impl<'a> ComponentsPage<'a> {
     pub fn new(chrome: &'a Chrome) -> Self {
         let mut job = JobView::new(&SAMPLE, DETAIL, None);
         job.figures = figures();
-        let served = Served { code: "/help/components", called: &SAMPLE.called };
+        let served = Served { code: "/help/components", called: &SAMPLE.called, opened: None };
         job.errors = cards(&SAMPLE.errors, 0, 1, DETAIL.tracebacks, Some(served));
         // There is no such code.
         job.errors.cards.iter_mut().for_each(|card| {

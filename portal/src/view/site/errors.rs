@@ -12,7 +12,7 @@ use crate::view::{ErrorFact, Facts};
 
 /// Cards of a page.
 pub const CARDS: usize = 20;
-/// Tracebacks of a page, bytes of HTML.
+/// Tracebacks that stand in a page, bytes of HTML: that of the first error, those that are opened, and those that no other page has.
 const TRACEBACKS: usize = 30_000;
 /// Items of an error on its page.
 pub const ITEMS: usize = 1_000;
@@ -72,25 +72,37 @@ pub struct ErrorsPage<'a> {
 }
 
 impl<'a> ErrorsPage<'a> {
-    /// The errors of a job, which are in `order`, from the one of this number on.
+    /// The errors of a job, which are in `order`, from the one of this number on. Of those behind the first the tracebacks stand in the page
+    /// whose groups are `opened`; the others are fetched when they are wanted.
     pub fn new(
         facts: &'a Facts,
         chrome: &'a Chrome,
         (order, from): (&'a str, usize),
+        opened: &[&str],
         may_submit: bool,
     ) -> Self {
         let errors = &facts.errors[from.min(facts.errors.len())..];
         let code = format!("/jobs/{}/code", facts.job_id);
-        let served = Served { code: &code, called: &facts.called };
+        let served = Served { code: &code, called: &facts.called, opened: Some(opened) };
         let shown = &errors[..errors.len().min(CARDS)];
         let found = cards(shown, facts.other_tries, CARDS, TRACEBACKS, Some(served));
+        let mut cards: Vec<ErrorCard> = found.cards.into_iter().chain(found.folded).collect();
+        // What is opened stands in the address, in the place of another order: there the cards lead to the pages of their errors.
+        let is_folded = from == 0 && order == ORDERS[0].0;
+        for card in cards.iter_mut().skip(1) {
+            let is_opened = opened.contains(&&*card.group);
+            if is_folded && (is_opened || !card.traceback_link.is_empty()) {
+                card.fold.clone_from(&card.group);
+            }
+            card.is_open = is_opened;
+        }
         Self {
             chrome,
             tabs: Tabs::of(facts, Tab::Errors),
             job_id: &facts.job_id,
             title: facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name),
             job: OfJob::new(facts, may_submit),
-            cards: found.cards.into_iter().chain(found.folded).collect(),
+            cards,
             rest: found.rest,
             from,
             order,
@@ -143,6 +155,21 @@ impl<'a> ErrorsPage<'a> {
     }
 }
 
+/// A traceback alone.
+#[derive(Debug, Template)]
+#[template(path = "job/traceback.html")]
+struct Traceback {
+    card: ErrorCard,
+}
+
+/// The traceback of the error with this group, for a page that fetches it; nothing where there is no such error, or none of it.
+pub fn traceback_html(facts: &Facts, group: &str) -> Option<String> {
+    let error = facts.errors.iter().find(|error| error.group == group && !error.traceback.is_empty())?;
+    let code = format!("/jobs/{}/code", facts.job_id);
+    let served = Served { code: &code, called: &facts.called, opened: None };
+    Some(rendered(&Traceback { card: card(error, true, true, Some(served)) }))
+}
+
 /// One error.
 #[derive(Debug, Template)]
 #[template(path = "site/error.html")]
@@ -171,7 +198,7 @@ impl<'a> ErrorPage<'a> {
         may_submit: bool,
     ) -> Self {
         let code = format!("/jobs/{}/code", facts.job_id);
-        let served = Served { code: &code, called: &facts.called };
+        let served = Served { code: &code, called: &facts.called, opened: None };
         Self {
             chrome,
             tabs: Tabs::of(facts, Tab::Errors),
@@ -256,6 +283,7 @@ fn curve(error: &ErrorFact) -> Option<Table> {
 mod tests {
     use super::*;
     use crate::view::ErrorTimes;
+    use crate::view::tests::facts;
 
     fn error(group: &str, tries: u64, last: u64) -> ErrorFact {
         ErrorFact {
@@ -264,6 +292,39 @@ mod tests {
             times: Some(ErrorTimes { first_and_last_us: (0, last), ..ErrorTimes::default() }),
             ..ErrorFact::default()
         }
+    }
+
+    #[test]
+    fn tracebacks_behind_the_first_are_fetched_or_lead_to_pages_of_their_own() {
+        let traced =
+            |group: &str| ErrorFact { traceback: format!("trace of {group}."), ..error(group, 1, 1) };
+        let facts = Facts {
+            job_id: "j".to_owned(),
+            errors: vec![traced("a"), traced(""), traced("b"), traced("c")],
+            ..facts("j")
+        };
+        let chrome = Chrome::default();
+        let page = |order, opened: &[&str]| ErrorsPage::new(&facts, &chrome, order, opened, false).html();
+        let html = page(("-lost", 0), &["c"]);
+        for group in ["a", "", "c"] {
+            assert!(html.contains(&format!("trace of {group}.")), "{html}");
+        }
+        assert!(
+            !html.contains("trace of b.") && html.contains("href=\"/jobs/j/errors/b\">The page with"),
+            "{html}"
+        );
+        assert!(
+            html.contains("data-table=\"b\"><summary>") && html.contains("data-table=\"c\" open>"),
+            "{html}"
+        );
+        assert_eq!(html.matches("data-table").count(), 2, "{html}");
+        let newest = page(("-last_at", 0), &[]);
+        assert!(
+            !newest.contains("data-table") && newest.contains("href=\"/jobs/j/errors/c\">Traceback"),
+            "{newest}"
+        );
+        assert!(traceback_html(&facts, "b").unwrap().contains("trace of b."));
+        assert_eq!(traceback_html(&facts, "odd"), None);
     }
 
     #[test]

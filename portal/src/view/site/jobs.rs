@@ -5,7 +5,7 @@ use prs_common::ledger::JobState;
 
 use super::Chrome;
 use super::simple::rendered;
-use crate::chart::Progress;
+use crate::chart::{Progress, SortLink};
 use crate::text::times::{day_and_clock, duration};
 use crate::text::{count, counted, cut, per_second, percent, plain};
 use crate::view::header::Chip;
@@ -91,15 +91,6 @@ pub struct StateCount {
     pub is_shown: bool,
 }
 
-/// A column that the list can be sorted by.
-#[derive(Debug, Clone, Default)]
-pub struct SortLink {
-    /// `ascending` or `descending`; empty where the list is sorted by another.
-    pub sorted: &'static str,
-    /// The address that sorts by it, or turns the order round.
-    pub link: String,
-}
-
 /// The list.
 #[derive(Debug, Template)]
 #[template(path = "site/jobs.html", blocks = ["rows"])]
@@ -122,6 +113,8 @@ pub struct JobsPage<'a> {
     pub total: u64,
     /// Jobs found so far, and jobs there are, while the list is filled from storage.
     pub partial: Option<(u64, u64)>,
+    /// What became of a job that the reader has just removed; empty where there is none.
+    pub removed: String,
     /// Whether there is a filter.
     pub is_filtered: bool,
     /// The address of the first page, and of the next one; empty where it is this one, or there is none.

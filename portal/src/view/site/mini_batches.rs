@@ -4,8 +4,8 @@ use askama::Template;
 
 use super::simple::rendered;
 use super::{Chrome, Tabs};
-use crate::chart::Table;
-use crate::text::times::{clock, day_and_clock, duration_us};
+use crate::chart::{SortLink, Table};
+use crate::text::times::{clock, duration_us, utc};
 use crate::text::{count, cut, plain};
 
 /// A try, as the pages show it.
@@ -65,8 +65,7 @@ impl TryLine {
     }
 
     pub(super) fn began(&self) -> (String, String) {
-        let at = self.times_us[0];
-        (format!("{} UTC", day_and_clock(at)), crate::text::times::machine(at))
+        utc(self.times_us[0])
     }
 
     pub(super) fn message(&self) -> String {
@@ -106,6 +105,8 @@ pub struct MiniBatchesPage<'a> {
     pub states: (&'static [Choice], &'a str),
     /// The orders, and the one of the list.
     pub orders: (&'static [Choice], &'a str),
+    /// What sorts the list by mini-batch, by how long tries took and by when they began.
+    pub sorts: [SortLink; 3],
     /// The other fields of the filter: name in the address, what it is, what stands in it.
     pub fields: Vec<(&'static str, &'static str, &'a str)>,
     /// The tries.
@@ -116,6 +117,8 @@ pub struct MiniBatchesPage<'a> {
     pub next: String,
     /// The address of the same list for programs.
     pub api: String,
+    /// When the statistics that are listed are of, microseconds since the Unix epoch; nothing where that is all the same.
+    pub as_of_us: Option<u64>,
     /// What is not all, in sentences.
     pub notes: Vec<String>,
     /// Whether the filter leaves anything out.
@@ -130,6 +133,10 @@ impl MiniBatchesPage<'_> {
     /// All of it.
     pub fn html(&self) -> String {
         rendered(self)
+    }
+
+    fn as_of(&self) -> Option<(String, String)> {
+        self.as_of_us.map(utc)
     }
 
     /// Why there are none, where the filter alone leaves out none.

@@ -8,9 +8,9 @@ use prs_common::statistics::NodeRow;
 
 use super::simple::rendered;
 use super::{Chrome, Tab, Tabs};
-use crate::chart::{Cell, Figure, Line, LinePoint, Lines, Table};
+use crate::chart::{Cell, Figure, Line, LinePoint, Lines, SortLink, Table};
 use crate::text::numbers::short;
-use crate::text::times::{day_and_clock, duration_us};
+use crate::text::times::{day_and_clock, duration_us, utc};
 use crate::text::{bytes, count, percent};
 use crate::view::header::Chip;
 use crate::view::pictures::{Detail, activity_of, pictures};
@@ -183,17 +183,37 @@ pub struct NodesPage<'a> {
     table: Option<Table>,
     hosts: Option<String>,
     grows: bool,
+    /// What the table is sorted by; nothing in the usual order.
+    order: Option<&'a str>,
     /// The first row, and all that there are.
     from: (usize, usize),
 }
 
 impl<'a> NodesPage<'a> {
-    /// The nodes of a job, from a row of the table on; the pictures of their hosts where they were asked for.
-    pub fn new(chrome: &'a Chrome, facts: &'a Facts, from: usize, hosts: Option<String>) -> Self {
+    /// The nodes of a job, from a row of the table on, in one of [`nodes::ORDERS`] or the usual order; the pictures of their hosts where
+    /// they were asked for.
+    pub fn new(
+        chrome: &'a Chrome,
+        facts: &'a Facts,
+        (order, from): (Option<&'a str>, usize),
+        hosts: Option<String>,
+    ) -> Self {
         let known = facts.statistics.nodes.as_ref().filter(|nodes| !nodes.rows.is_empty());
         let has_ended = facts.state.is_final();
         let page = (from, MOST);
-        let table = known.map(|of| nodes::table(of, &nodes::slow(of), has_ended, page, Some(&facts.job_id)));
+        let job_id = &*facts.job_id;
+        let heads = nodes::ORDERS.map(|(word, column)| {
+            let sorted = match (order == Some(word), word.starts_with('-')) {
+                (false, _) => "",
+                (true, true) => "descending",
+                (true, false) => "ascending",
+            };
+            (column, SortLink { sorted, link: format!("/jobs/{job_id}/nodes?sort={word}") })
+        });
+        let table = known.map(|of| {
+            let table = nodes::table(of, &nodes::slow(of), has_ended, order, page, Some(job_id));
+            table.sorted_by(heads.into())
+        });
         Self {
             chrome,
             tabs: Tabs::of(facts, Tab::Nodes),
@@ -206,6 +226,7 @@ impl<'a> NodesPage<'a> {
             table,
             hosts,
             grows: !has_ended,
+            order,
             from: (from, known.map_or(0, |nodes| nodes.rows.len())),
         }
     }
@@ -218,6 +239,21 @@ impl<'a> NodesPage<'a> {
     /// What changes of its first page while the job runs.
     pub fn part(&self) -> String {
         rendered(&self.as_list())
+    }
+
+    /// Whether a word of an address says what the table is sorted by.
+    pub fn is_order(word: &str) -> bool {
+        nodes::ORDERS.iter().any(|(known, _)| *known == word)
+    }
+
+    /// Whether it is kept new: its first page in the usual order, while the job runs.
+    fn is_live(&self) -> bool {
+        self.grows && self.from.0 == 0 && self.order.is_none()
+    }
+
+    /// What the addresses of other pages of the table have before where they begin.
+    fn sort(&self) -> String {
+        self.order.map(|order| format!("sort={order}&")).unwrap_or_default()
     }
 
     /// Where the pages before and after this one begin.
@@ -316,11 +352,13 @@ impl<'a> NodePage<'a> {
             ("CPU of run()", percent(row.cpu_us.min(row.run_us), row.run_us)),
             ("Clock", format!("{} ms ahead", row.clock_us / 1_000)),
         ];
-        if row.heard_us > 0 {
-            pairs.push(("Heard of", format!("{} UTC", day_and_clock(row.heard_us))));
-        }
         pairs.retain(|(_, text)| !text.is_empty());
         pairs
+    }
+
+    /// When it was heard of last.
+    fn heard(&self) -> Option<(String, String)> {
+        (self.row.heard_us > 0).then(|| utc(self.row.heard_us))
     }
 }
 

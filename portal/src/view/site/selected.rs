@@ -14,6 +14,8 @@ pub struct SelectedRow {
     pub says: String,
     /// The id of a job that came of it; empty where none did.
     pub link: String,
+    /// Whether it is there no more.
+    pub is_gone: bool,
 }
 
 /// The question before something is done with several jobs, or the answer behind it.
