@@ -251,6 +251,21 @@ fn logs_are_listed_folder_by_folder_or_by_what_they_are() {
     assert!(log["bytes"].as_u64().unwrap() >= 14 && log["modified_at"].is_string(), "{log}");
     assert_eq!(paths(&list("delimiter=/&kind=stdout")), ["user/"]);
     assert!(paths(&list("delimiter=none")).contains(&name.to_owned()));
+    // The page of a job that runs opens the newest of what was printed, in its folder.
+    let page = |rest: &str| running.web.page(&format!("/jobs/{}/logs{rest}", running.id));
+    let html = page("").text();
+    assert!(
+        html.contains(&format!("<code>{name}</code>")) && html.contains(">process007.stdout.txt</a>"),
+        "{html}"
+    );
+    assert!(html.contains("logs?in=user%2Fstdout%2F\">stdout</a> / 0</p>"), "{html}");
+    let html = page("?in=").text();
+    assert!(
+        html.contains("logs?in=user%2F\">user/</a>") && !html.contains("stdout"),
+        "one folder alone: {html}"
+    );
+    assert!(page("?name=process007").text().contains(&format!(">{name}</a>")));
+    assert_eq!(page("?in=..%2F").status, 400);
     // Page by page the same.
     (0..5).for_each(|number| running.say(&format!("own{number}.stdout.txt"), "x"));
     let own = "delimiter=none&prefix=user/stdout/0/own";

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,16 @@ fn tabs_count_and_lists_tell_what_runs_and_what_took_long() {
         for said in [live.as_str(), "Try 1: running", &process, "0005.txt"] {
             assert!(html.contains(said), "{said}: {html}");
         }
+        // Who leaves and comes again finds the job watched; it is left when nobody has come for a while.
+        let is_watched = || web.get("/metrics").text().contains("prs_live_watched_jobs 1\n");
+        let mut stream = web.connect();
+        let headers = format!("Host: 127.0.0.1:{}\r\nAuthorization: Bearer {}", web.port(), web.token());
+        write!(stream, "GET {live} HTTP/1.1\r\n{headers}\r\n\r\n").unwrap();
+        wait_for("the job is watched", PATIENCE, || is_watched().then_some(()));
+        drop(stream);
+        let left = Instant::now();
+        wait_for("nobody watches the job", PATIENCE, || (!is_watched()).then_some(()));
+        assert!(left.elapsed() > Duration::from_secs(8), "{:?}", left.elapsed());
         let watching = Watching::at(&web, &live);
         watching.hears("parts");
         assert_eq!(page("/mini-batches/6").status, 404);
@@ -159,13 +170,6 @@ fn tabs_count_and_lists_tell_what_runs_and_what_took_long() {
             all.iter().all(|rest| tabs(&page(rest)) == counted).then_some(())
         });
         assert!(page("").text().contains("<span class=\"small\" data-part=\"tab-errors\">2</span>"));
-        // Who leaves and comes again finds the job watched; it is left when nobody has come for a while.
-        let is_watched = || web.get("/metrics").text().contains("prs_live_watched_jobs 1\n");
-        assert!(is_watched());
-        drop(watching);
-        let left = Instant::now();
-        wait_for("nobody watches the job", PATIENCE, || (!is_watched()).then_some(()));
-        assert!(left.elapsed() > Duration::from_secs(8), "{:?}", left.elapsed());
         fs::write(job.path("go"), "").unwrap();
         submitted.join().unwrap();
         for rest in all {

@@ -316,6 +316,10 @@ impl LogPage<'_> {
         std::iter::once(("logs", String::new())).chain(names.zip(ends)).collect()
     }
 
+    fn folder_in_address(&self) -> String {
+        in_address(self.folder)
+    }
+
     /// What a log or a folder in the list is called: in the list of a folder without that.
     fn name_of<'a>(&self, path: &'a str) -> &'a str {
         path.strip_prefix(self.folder).unwrap_or(path)
