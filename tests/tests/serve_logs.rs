@@ -259,9 +259,9 @@ fn logs_are_listed_folder_by_folder_or_by_what_they_are() {
         "{html}"
     );
     assert!(html.contains("logs?in=user%2Fstdout%2F\">stdout</a> / 0</p>"), "{html}");
-    let html = page("?in=").text();
+    let html = page("?in=%2F").text();
     assert!(
-        html.contains("logs?in=user%2F\">user/</a>") && !html.contains("stdout"),
+        html.contains("logs?in=user%2F\">user/</a>") && !html.contains("user/stdout"),
         "one folder alone: {html}"
     );
     assert!(page("?name=process007").text().contains(&format!(">{name}</a>")));

@@ -181,10 +181,11 @@ async fn list_of(home: &Home, id: &str, params: &Params, open: Option<&str>) -> 
     if wanted.is_filter() {
         return List::of(home, wanted, from, true).await;
     }
-    let folder = if params.all("in").is_empty() {
-        open.and_then(|open| open.rfind('/').map(|at| open[..=at].to_owned())).unwrap_or_default()
-    } else {
-        place(params, "in")?
+    let folder = match params.one("in")? {
+        None => open.and_then(|open| open.rfind('/').map(|at| open[..=at].to_owned())).unwrap_or_default(),
+        // The one that all others are in.
+        Some("/") => String::new(),
+        Some(_) => place(params, "in")?,
     };
     List::of_folder(home, folder, from).await
 }

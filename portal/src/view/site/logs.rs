@@ -313,7 +313,7 @@ impl LogPage<'_> {
     fn way(&self) -> Vec<(&str, String)> {
         let names = self.folder.split_terminator('/');
         let ends = self.folder.match_indices('/').map(|(at, _)| in_address(&self.folder[..=at]));
-        std::iter::once(("logs", String::new())).chain(names.zip(ends)).collect()
+        std::iter::once(("logs", in_address("/"))).chain(names.zip(ends)).collect()
     }
 
     fn folder_in_address(&self) -> String {
