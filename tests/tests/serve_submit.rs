@@ -154,6 +154,36 @@ fn a_folder_comes_as_its_files() {
     }
 }
 
+/// A fleet gives the output of the first of two jobs that are alike, and says so with the status.
+#[test]
+fn a_fleet_answers_200_where_a_former_job_gives_its_output() {
+    let fleet = Fleet::shared();
+    let job = fleet.job(job());
+    let _worker = fleet.worker(&job, &["--target", "alike"]);
+    let web = served(&job, &[]);
+    let code = tar_gz(&[("main.py", NAMES)]);
+    for name in ["a", "b"] {
+        fleet.s3.put_object("fleet", &format!("alike/{name}.txt"), b"x");
+    }
+    // What comes with a request lies in a folder of its own, which scripts see in the names of items: it is never alike.
+    let text = YAML.replace("path: data", "path: 's3://fleet/alike/'");
+    let text = format!("{text}compute_target: alike\nallow_reuse: true\n");
+    let body = form(&[("job", None, text.as_bytes()), ("code", Some("code.tar.gz"), &code)]);
+    let first = id_of(&post(&web, "/api/v1/jobs", &[FORM], &body), 201);
+    assert_eq!(ended(&web, &first)["state"], "completed");
+    // Found by others once what it needed no longer is removed, which comes after its end.
+    let is_entered = |key: &str| key.contains("reuse/") && key.ends_with(&first);
+    wait_for("others find it", PATIENCE, || {
+        fleet.s3.objects("fleet").iter().any(|(key, _)| is_entered(key)).then_some(())
+    });
+    let second = post(&web, "/api/v1/jobs", &[FORM], &body).json(200);
+    let id = second["job_id"].as_str().unwrap();
+    assert!(id != first && second["reused_from"] == *first, "{second}");
+    let object = ended(&web, id);
+    assert_eq!((&object["state"], &object["reused_from"]), (&json!("completed"), &json!(first)), "{object}");
+    assert_eq!(fleet.stored(id).result(), fleet.stored(&first).result());
+}
+
 #[test]
 fn a_job_is_handed_in_and_lives_on_without_the_server() {
     let job = job();
