@@ -287,6 +287,8 @@ pub struct NodePage<'a> {
     hosts: Option<String>,
     errors: Option<Table>,
     processes: Option<Table>,
+    /// Whether it serves the job still, as far as is known.
+    is_there: bool,
     may_drain: bool,
 }
 
@@ -304,6 +306,7 @@ impl<'a> NodePage<'a> {
         let nodes = facts.statistics.nodes.as_ref()?;
         let row = nodes.rows.iter().find(|row| row.of <= 1 && row.node_id == node_id)?;
         let state = nodes::node_state(row, nodes.written_us, facts.state.is_final());
+        let is_there = matches!(state, "live" | "silent");
         let below = format!("/jobs/{}/mini-batches", facts.job_id);
         Some(Self {
             chrome,
@@ -314,7 +317,8 @@ impl<'a> NodePage<'a> {
             hosts,
             errors: errors(facts, node_id),
             processes: of_processes(facts, row, processes),
-            may_drain: may_drain && matches!(state, "live" | "silent") && !row.instance.is_empty(),
+            is_there,
+            may_drain: may_drain && is_there && !row.instance.is_empty(),
             row,
             chip: nodes::chip(state),
         })
@@ -325,6 +329,17 @@ impl<'a> NodePage<'a> {
         rendered(self)
     }
 
+    /// Its slots, and while it is there what they do.
+    fn slots(&self) -> String {
+        let row = self.row;
+        if !self.is_there {
+            return count(u64::from(row.slots));
+        }
+        let [busy, slots, processes, starting] =
+            [row.busy, row.slots, row.processes, row.starting].map(|number| count(u64::from(number)));
+        format!("{busy} of {slots} busy, {processes} processes up, {starting} of them in init()")
+    }
+
     /// What is known of it, in pairs.
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let row = self.row;
@@ -333,16 +348,7 @@ impl<'a> NodePage<'a> {
             ("Worker", row.worker.clone()),
             ("Host", if row.ip.is_empty() { row.host.clone() } else { format!("{} ({})", row.host, row.ip) }),
             ("Version", row.version.clone()),
-            (
-                "Slots",
-                format!(
-                    "{} of {} busy, {} processes up, {} of them in init()",
-                    count(u64::from(row.busy)),
-                    count(u64::from(row.slots)),
-                    count(u64::from(row.processes)),
-                    count(u64::from(row.starting))
-                ),
-            ),
+            ("Slots", self.slots()),
             ("In hand", count(row.in_hand)),
             ("Tries", format!("{}, {} failed", count(row.tries), count(row.failed_tries))),
             ("Failures of init()", count(u64::from(row.init_failures))),

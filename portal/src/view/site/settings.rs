@@ -5,7 +5,7 @@ use askama::Template;
 use super::jobs::JobRow;
 use super::simple::rendered;
 use super::{Chrome, Tab, Tabs};
-use crate::text::times::day_and_clock;
+use crate::text::times::utc;
 use crate::view::Facts;
 use crate::view::settings::Settings;
 
@@ -39,6 +39,8 @@ struct Origin {
     text: String,
     /// Its page; empty where it has none.
     link: String,
+    /// The point in time that it is, for programs.
+    at: Option<String>,
 }
 
 impl<'a> SettingsPage<'a> {
@@ -76,10 +78,11 @@ impl<'a> SettingsPage<'a> {
 /// Who handed a job in, and what it belongs to.
 fn origins(facts: &Facts, parent: Option<&str>) -> Vec<Origin> {
     let spec = &facts.spec;
-    let origin = |what, text: &str, link: String| Origin { what, text: text.to_owned(), link };
+    let origin = |what, text: &str, link: String| Origin { what, text: text.to_owned(), link, at: None };
     let mut origins = Vec::new();
     origins.extend(spec.submitted_by.iter().map(|by| origin("Submitted by", &by.name, String::new())));
-    origins.push(origin("Submitted", &format!("{} UTC", day_and_clock(facts.submitted_us)), String::new()));
+    let (submitted, at) = utc(facts.submitted_us);
+    origins.push(Origin { at: Some(at), ..origin("Submitted", &submitted, String::new()) });
     origins.extend(parent.map(|id| origin("Step of", id, format!("/jobs/{id}"))));
     origins
         .extend(spec.resubmitted_from.iter().map(|id| origin("Resubmitted from", id, format!("/jobs/{id}"))));
