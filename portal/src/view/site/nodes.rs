@@ -190,8 +190,8 @@ pub struct NodesPage<'a> {
 }
 
 impl<'a> NodesPage<'a> {
-    /// The nodes of a job, from a row of the table on, in one of [`nodes::ORDERS`] or the usual order; the pictures of their hosts where
-    /// they were asked for.
+    /// The nodes of a job, from a row of the table on, in one of the orders that [`is_order`](Self::is_order) knows or the usual one; the
+    /// pictures of their hosts where they were asked for.
     pub fn new(
         chrome: &'a Chrome,
         facts: &'a Facts,
