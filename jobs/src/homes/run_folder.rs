@@ -51,6 +51,8 @@ const CANCEL: &str = "cancel";
 const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a command that only looks whether a job is running may hold the lock.
 const LOOKERS: Duration = Duration::from_millis(200);
+/// How long a program may hold it after its job has ended, while it tidies up.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// A run folder in which this program works alone.
 #[derive(Debug)]
@@ -131,9 +133,25 @@ pub async fn remove(folder: &Path, start: Option<u32>, keeps_output: bool) -> Re
 }
 
 async fn remove_locked(folder: &Path, start: Option<u32>, keeps_output: bool) -> Result<bool, Failure> {
-    let Some(_locked) = lock(folder)? else { return Ok(false) };
-    let record = JobRecord::read(&LocalStorage::new(folder)).await.map_err(Failure::usage)?;
-    if Some(record.incarnation) != start {
+    let is_as_seen = async || {
+        let record = JobRecord::read(&LocalStorage::new(folder)).await.map_err(Failure::usage)?;
+        Ok::<_, Failure>(Some(record.incarnation) == start)
+    };
+    let deadline = Instant::now() + LEAVING;
+    let _locked = loop {
+        if !is_as_seen().await? {
+            return Ok(false);
+        }
+        let folder = folder.to_owned();
+        // It waits by itself for those who only look.
+        let tried = tokio::task::spawn_blocking(move || lock(&folder)).await;
+        match tried.map_err(|error| Failure::from(anyhow::Error::new(error)))?? {
+            Some(locked) => break locked,
+            None if Instant::now() > deadline => return Ok(false),
+            None => {}
+        }
+    };
+    if !is_as_seen().await? {
         return Ok(false);
     }
     let output = folder.join(layout::OUTPUT);

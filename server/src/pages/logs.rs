@@ -6,7 +6,7 @@ use axum::response::{Html, IntoResponse, Response};
 use prs_common::ledger::JobState;
 use prs_common::statistics::NodeState;
 use prs_jobs::homes::Home;
-use prs_jobs::logs::{self, LogChoice, LogCursor, LogKind, LogMatch, LogName, LogQuery};
+use prs_jobs::logs::{self, LogChoice, LogCursor, LogFile, LogKind, LogMatch, LogName, LogQuery};
 use prs_jobs::records::LogEntry as Listed;
 use prs_portal::text::plain;
 use prs_portal::view::{
@@ -55,7 +55,7 @@ pub(crate) async fn list(
     let (open, listed) = if is_plain { explaining(&home, &job).await? } else { (None, None) };
     let listed = match listed {
         Some(listed) => listed,
-        None => list_of(&home, &id, &params, open.as_deref()).await?,
+        None => list_of(&home, &id, &params, open.as_ref()).await?,
     };
     page(&app, &id, (&home, &job), (open, listed), &params).await
 }
@@ -72,8 +72,9 @@ pub(crate) async fn one(
     if params.flag("download")? {
         return piece(&home, &path, &params).await;
     }
-    let listed = list_of(&home, &id, &params, Some(&path)).await?;
-    Ok(page(&app, &id, (&home, &job), (Some(path), listed), &params).await?.into_response())
+    let log = find(&home, &path).await?;
+    let listed = list_of(&home, &id, &params, Some(&log)).await?;
+    Ok(page(&app, &id, (&home, &job), (Some(log), listed), &params).await?.into_response())
 }
 
 /// The bytes of a window, as a file.
@@ -107,21 +108,24 @@ fn scoped(params: &Params) -> Params {
 
 /// The log that explains how the job stands: of one that runs the newest of what the script printed where a try began last, with the folder
 /// that it is in; else what the job said last.
-async fn explaining(home: &Home, job: &OnTabs) -> Result<(Option<String>, Option<List>), Problem> {
+async fn explaining<'a>(
+    home: &'a Home,
+    job: &OnTabs,
+) -> Result<(Option<LogFile<'a>>, Option<List>), Problem> {
     if !job.seen.result.state.is_final() {
         let folder = format!("user/stdout/{}/", busy_node(job));
         let listed = List::of_folder(home, folder, None).await?;
         let filled = listed.entries.iter().filter(|log| log.bytes.is_some_and(|bytes| bytes > 0));
         let newest = filled.max_by(|one, other| one.modified_at.cmp(&other.modified_at));
-        if let Some(path) = newest.map(|log| log.path.clone()) {
-            return Ok((Some(path), Some(listed)));
+        if let Some(newest) = newest {
+            return Ok((Some(find(home, &newest.path).await?), Some(listed)));
         }
     }
     for name in FIRST {
         if let Ok(log) = find(home, name).await
             && log.size().await.is_ok_and(|bytes| bytes > 0)
         {
-            return Ok((Some(name.to_owned()), None));
+            return Ok((Some(log), None));
         }
     }
     Ok((None, None))
@@ -171,7 +175,12 @@ fn name_of(id: &str, params: &Params) -> String {
 }
 
 /// The logs that the filter leaves; without a filter what is in the folder that is asked for, or that `open` is in.
-async fn list_of(home: &Home, id: &str, params: &Params, open: Option<&str>) -> Result<List, Problem> {
+async fn list_of(
+    home: &Home,
+    id: &str,
+    params: &Params,
+    open: Option<&LogFile<'_>>,
+) -> Result<List, Problem> {
     let of = name_of(id, params);
     let from = params.one("more")?.map(|text| cursor::read(&of, text)).transpose()?;
     let name = params.one("name")?.unwrap_or_default().to_owned();
@@ -182,7 +191,10 @@ async fn list_of(home: &Home, id: &str, params: &Params, open: Option<&str>) -> 
         return List::of(home, wanted, from, true).await;
     }
     let folder = match params.one("in")? {
-        None => open.and_then(|open| open.rfind('/').map(|at| open[..=at].to_owned())).unwrap_or_default(),
+        None => {
+            let open = open.map(LogFile::name).unwrap_or_default();
+            open.rfind('/').map(|at| open[..=at].to_owned()).unwrap_or_default()
+        }
         // The one that all others are in.
         Some("/") => String::new(),
         Some(_) => place(params, "in")?,
@@ -194,7 +206,7 @@ async fn page(
     app: &App,
     id: &str,
     (home, job): (&Home, &OnTabs),
-    (open, listed): (Option<String>, List),
+    (open, listed): (Option<LogFile<'_>>, List),
     params: &Params,
 ) -> Result<Html<String>, Problem> {
     let grows = !job.seen.result.state.is_final();
@@ -205,7 +217,7 @@ async fn page(
     let (folders, mut found) = folders(entries, &failing);
     found.sort_by_key(|log| (!FIRST.contains(&&*log.path), log.path.clone()));
     let open = match open {
-        Some(path) => Some(opened(home, &path, params, grows).await?),
+        Some(log) => Some(opened(&log, params, grows).await?),
         None => None,
     };
     let search = if params.all("q").is_empty() { None } else { Some(searched(home, id, params).await?) };
@@ -242,10 +254,9 @@ async fn page(
 }
 
 /// The window of a log that is asked for: without a word of where, of one that grows the end, else the beginning.
-async fn opened(home: &Home, path: &str, params: &Params, grows: bool) -> Result<LogLines, Problem> {
+async fn opened(log: &LogFile<'_>, params: &Params, grows: bool) -> Result<LogLines, Problem> {
     let at = At::parse(params)?.unwrap_or(if grows { At::End } else { At::Byte(0) });
-    let log = find(home, path).await?;
-    let mut window = window(&log, at, WINDOW.1).await?;
+    let mut window = window(log, at, WINDOW.1).await?;
     fit(&mut window, matches!(at, At::End));
     let line = |line: crate::api::logs::Line| {
         let rest = if line.cut { "\u{2026} the line goes on: raw has all of it" } else { "" };
