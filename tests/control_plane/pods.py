@@ -8,6 +8,7 @@ by free ones. Needs root, bwrap and setpriv, and the programs of prs in `PRS_TES
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -169,9 +170,12 @@ class Container:
 
     def terminate(self) -> None:
         """SIGTERM to its first process, which has taken the place of what is around it."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
         own = self._around.pid
-        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-        subprocess.run(["kill", "-TERM", *children], check=True)
+        for child in Path(f"/proc/{own}/task/{own}/children").read_text().split():
+            os.kill(int(child), number)
 
     def wait(self, seconds: float) -> int:
         """Its exit code."""
@@ -179,5 +183,8 @@ class Container:
 
     def kill(self) -> None:
         """Ends it, where it still runs."""
-        self._around.kill()
+        if self._around.poll() is None:
+            # It became another user, and so does not die with its parent any more.
+            self._signal(signal.SIGKILL)
+            self._around.kill()
         self._around.wait(30)
