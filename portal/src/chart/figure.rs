@@ -103,6 +103,17 @@ pub struct SortLink {
     pub link: String,
 }
 
+impl SortLink {
+    /// What shows the order to eyes, behind the heading.
+    pub fn mark(&self) -> &'static str {
+        match self.sorted {
+            "ascending" => "<span aria-hidden=\"true\"> \u{2191}</span>",
+            "descending" => "<span aria-hidden=\"true\"> \u{2193}</span>",
+            _ => "",
+        }
+    }
+}
+
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
