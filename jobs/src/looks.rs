@@ -31,8 +31,10 @@ const OLD: u64 = 10_000_000;
 const QUICK: [&str; 3] = [Live::NAME, Activity::NAME, Summary::NAME];
 
 /// A job that is looked at, once or again and again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Looks {
+    /// The parts of the statistics that are looked at.
+    names: &'static [&'static str],
     slow: Option<Slow>,
 }
 
@@ -59,11 +61,17 @@ pub struct Looked {
 }
 
 impl Looks {
-    /// Looks at the job, for those who see its errors and these parts of its statistics, [`Live`] among them, with each look the same.
+    /// Of those who see the errors of a job and these parts of its statistics, [`Live`] among them.
+    pub fn new(names: &'static [&'static str]) -> Self {
+        Self { names, slow: None }
+    }
+
+    /// Looks at the job.
     ///
     /// # Errors
     /// A server fails, or there is no such job.
-    pub async fn look(&mut self, home: &dyn JobHome, names: &[&'static str]) -> Result<Looked, Failure> {
+    pub async fn look(&mut self, home: &dyn JobHome) -> Result<Looked, Failure> {
+        let names = self.names;
         if let Some(slow) = self.slow.take_if(|slow| slow.read.elapsed() < SLOWLY)
             && let Some(looked) = slow.quick_look(home).await?
         {

@@ -45,11 +45,11 @@ pub async fn page(
 pub async fn facts(
     home: &dyn JobHome,
     whereabouts: &Whereabouts,
-    names: &[&'static str],
+    names: &'static [&'static str],
     is_among_logs: bool,
     steps: Option<(&str, &str)>,
 ) -> Result<(Seen, Facts), Failure> {
-    facts_again(&mut Looks::default(), home, whereabouts, names, is_among_logs, steps).await
+    facts_again(&mut Looks::new(names), home, whereabouts, is_among_logs, steps).await
 }
 
 /// The same from these parts of its statistics alone, without its steps and its list of errors.
@@ -67,11 +67,10 @@ pub async fn facts_again(
     looks: &mut Looks,
     home: &dyn JobHome,
     whereabouts: &Whereabouts,
-    names: &[&'static str],
     is_among_logs: bool,
     steps: Option<(&str, &str)>,
 ) -> Result<(Seen, Facts), Failure> {
-    let Looked { mut seen, errors, statistics } = looks.look(home, names).await?;
+    let Looked { mut seen, errors, statistics } = looks.look(home).await?;
     let called = home.called();
     if let Some(plan) = seen.record.pipeline.as_deref().filter(|_| seen.result.steps.is_empty()) {
         seen.result.steps = steps_so_far(&seen.result.job_id, &plan.pipeline, &called, whereabouts).await?;

@@ -139,15 +139,12 @@ async fn remove_locked(folder: &Path, start: Option<u32>, keeps_output: bool) ->
     };
     let deadline = Instant::now() + LEAVING;
     let _locked = loop {
-        if !is_as_seen().await? {
-            return Ok(false);
-        }
         let folder = folder.to_owned();
         // It waits by itself for those who only look.
         let tried = tokio::task::spawn_blocking(move || lock(&folder)).await;
         match tried.map_err(|error| Failure::from(anyhow::Error::new(error)))?? {
             Some(locked) => break locked,
-            None if Instant::now() > deadline => return Ok(false),
+            None if Instant::now() > deadline || !is_as_seen().await? => return Ok(false),
             None => {}
         }
     };
@@ -270,4 +267,31 @@ pub fn interrupted(folder: &Path) -> String {
         "interrupted: the program that ran it is gone; prs resume {} goes on from there",
         folder.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_is_removed_once_its_program_has_tidied_up() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("run");
+        fs::create_dir(&folder).unwrap();
+        let spec = prs_common::job::JobSpec::new("job", "/code", "main.py", vec![]);
+        let mut record = JobRecord::new("job-1".to_owned(), String::new(), spec);
+        record.write(&LocalStorage::new(&folder)).await.unwrap();
+        let tidying = lock(&folder).unwrap().unwrap();
+        // One that was started again since stays, and nobody waits for it.
+        let began = Instant::now();
+        assert!(!remove(&folder, Some(record.incarnation + 1), false).await.unwrap());
+        assert!(began.elapsed() < LEAVING);
+        let tidies = std::thread::spawn(move || {
+            std::thread::sleep(3 * LOOKERS);
+            drop(tidying);
+        });
+        assert!(remove(&folder, Some(record.incarnation), false).await.unwrap());
+        assert!(!folder.exists());
+        tidies.join().unwrap();
+    }
 }

@@ -1,5 +1,5 @@
 //! Looking for text in the logs of a job: line by line, file by file, those that were written last first, as far as a call may read; the
-//! next call goes on where it stopped. What is counted is what was read, and the answer says how much that is.
+//! next call goes on where it stopped. The counts are of what was read, and the answer says how much that is.
 //!
 //! Logs of a job that runs grow, and come, between two calls. None is left out for that: one that was written meanwhile and was not read
 //! before is read at the end. What is added to one that was read is not looked for.
@@ -51,7 +51,7 @@ pub struct LogQuery {
     pub choice: LogChoice,
 }
 
-/// Where a search goes on: in a log, from a byte on, and behind it in the order of logs.
+/// The position at which a search goes on: a log, a byte in it, and the place of the log in the order of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchCursor {
     file: String,
@@ -62,30 +62,33 @@ pub struct SearchCursor {
     newest: Option<u64>,
     /// Whether only logs are left that were written since.
     is_late: bool,
-    /// The logs that were read, [`READ`] of them at most: checksums of their names, 8 hexadecimal digits each.
+    /// The logs that were read, [`READ`] of them at most: checksums of their names, [`DIGITS`] hexadecimal digits each.
     read: String,
 }
 
 /// Logs that a cursor knows to be read, those that were written last. Of a job that runs and has more of them that grow, some may be read
 /// twice.
 const READ: usize = 128;
+/// Digits of the checksum of a name, 48 bits: that one of a million logs has that of a known one is a matter of one search in two million.
+const DIGITS: usize = 12;
 
 impl SearchCursor {
     fn has_read(&self, file: &str) -> bool {
         let wanted = checksum(file);
-        self.read.as_bytes().chunks(8).any(|known| known == wanted.as_bytes())
+        self.read.as_bytes().chunks(DIGITS).any(|known| known == wanted.as_bytes())
     }
 
     /// Notes that a log was read.
     fn note(&mut self, file: &str) {
-        if self.newest.is_some() && self.read.len() < 8 * READ {
+        if self.newest.is_some() && self.read.len() < DIGITS * READ {
             self.read.push_str(&checksum(file));
         }
     }
 }
 
 fn checksum(file: &str) -> String {
-    format!("{:08x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, file.as_bytes()))
+    let whole = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, file.as_bytes());
+    format!("{:012x}", whole >> 16)
 }
 
 /// When a log is read: the one in which the search stopped first, then those in their order, then those that were written meanwhile.
@@ -493,7 +496,7 @@ mod tests {
         ];
         let late = ["user/error/c", "sys/a", "came", "old", "user/stdout/b"];
         assert_eq!(names(Some(&from), &then), late);
-        // Among those that are late it goes on by their names.
+        // Late logs are read in the order of their names.
         let mut behind = SearchCursor { file: "old".to_owned(), is_late: true, modified: 90, ..from.clone() };
         behind.note("user/error/c");
         assert_eq!(names(Some(&behind), &then), ["old", "user/stdout/b"]);
@@ -508,7 +511,7 @@ mod tests {
         (0..1_000).for_each(|number| cursor.note(&format!("user/stdout/{number}/process000.stdout.txt")));
         assert!(cursor.has_read("user/stdout/127/process000.stdout.txt"));
         assert!(!cursor.has_read("user/stdout/128/process000.stdout.txt"));
-        assert!(serde_json::to_string(&cursor).unwrap().len() < 1_200);
+        assert!(serde_json::to_string(&cursor).unwrap().len() < 1_700);
     }
 
     #[tokio::test]

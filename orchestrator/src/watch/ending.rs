@@ -138,7 +138,7 @@ impl Watch<'_> {
         let mut is_clear = false;
         loop {
             let delivered = async {
-                // Once: what comes to a bucket meanwhile is another's.
+                // Once: an upload that begins later is somebody else's.
                 if !is_clear {
                     publish::take_back_unfinished(job, brought.0).await?;
                     is_clear = true;

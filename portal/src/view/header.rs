@@ -4,7 +4,7 @@ use prs_common::ledger::JobState;
 
 use super::Facts;
 use crate::chart::Progress;
-use crate::text::times::{day_and_clock, duration};
+use crate::text::times::{duration, utc};
 use crate::text::{bytes, count, counted, per_second, percent};
 
 /// A state: never told by a colour alone.
@@ -94,14 +94,10 @@ impl Header {
             figures: figures(facts),
             bar: Progress::new(succeeded, failed, in_flight, waiting, counts.clone()),
             counts,
-            submitted: time(facts.submitted_us),
-            ended: facts.ended_us.map(time).unwrap_or_default(),
+            submitted: utc(facts.submitted_us),
+            ended: facts.ended_us.map(utc).unwrap_or_default(),
         }
     }
-}
-
-fn time(us: u64) -> (String, String) {
-    (format!("{} UTC", day_and_clock(us)), crate::text::times::machine(us))
 }
 
 fn figures(facts: &Facts) -> Vec<(&'static str, String)> {

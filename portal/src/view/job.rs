@@ -8,7 +8,7 @@ use super::signals::signals;
 use super::{Facts, nodes};
 use crate::attention::{Attention, Severity, attention};
 use crate::chart::{Cell, Figure, Table};
-use crate::text::times::{day_and_clock, duration, machine};
+use crate::text::times::{duration, utc};
 use crate::text::{count, counted, cut, percent, plain};
 
 /// Why a page has no pictures, where a job has no statistics.
@@ -122,7 +122,7 @@ impl<'a> JobView<'a> {
                 _ => String::new(),
             },
             next: next(facts),
-            made: (format!("{} UTC", day_and_clock(facts.now_us)), machine(facts.now_us)),
+            made: utc(facts.now_us),
             figures,
             facts,
             is_served: below.is_some(),
@@ -186,7 +186,7 @@ fn line(said: Attention, present: &[&str], job_id: Option<&str>) -> Line {
         }
         _ => part.filter(|(part, _)| present.contains(part)).map(|(_, name)| of_part(name)),
     };
-    let since = said.since_us.map(|us| (format!("{} UTC", day_and_clock(us)), machine(us)));
+    let since = said.since_us.map(utc);
     let said = Attention { text: plain(&said.text), ..said };
     Line { family, word, said, link, since: since.unwrap_or_default() }
 }

@@ -143,7 +143,7 @@ async fn look(
     sender: &watch::Sender<Arc<Tick>>,
     renders: &Histogram,
 ) {
-    let (mut number, mut looks) = (0, Looks::default());
+    let (mut number, mut looks) = (0, Looks::new(&NAMES));
     let (mut fresh_at, mut left_at) = (None, None);
     // What came while nothing could be seen is shown at once.
     let mut is_all_due = true;
@@ -233,8 +233,7 @@ async fn see(
 ) -> Result<(Seen, Published, String, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
-    let (seen, mut facts) =
-        facts_again(looks, &*home, whereabouts, &NAMES, false, Some(("/jobs/", ""))).await?;
+    let (seen, mut facts) = facts_again(looks, &*home, whereabouts, false, Some(("/jobs/", ""))).await?;
     let due = if facts.state.is_final() { Due::ALL } else { due };
     if due.has_lists() {
         code_lines.put(&*home, &seen, &mut facts).await;

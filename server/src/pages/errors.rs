@@ -19,11 +19,17 @@ use crate::problem::{Kind, Problem};
 /// The parts of the statistics that these pages show.
 const PARTS: [&str; 3] = [Live::NAME, Nodes::NAME, Errors::NAME];
 
-/// What is known of a job, its errors with the lines of code that they came from.
-async fn facts(app: &App, id: &str) -> Result<(Facts, Seen, Home), Problem> {
+/// What is known of a job.
+async fn known(app: &App, id: &str) -> Result<(Facts, Seen, Home), Problem> {
     let home = app.home(id).await?;
     let found = report::facts(&*home, &app.whereabouts, &PARTS, false, Some(("/jobs/", ""))).await;
-    let (seen, mut facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let (seen, facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    Ok((facts, seen, home))
+}
+
+/// The same, its errors with the lines of code that they came from.
+async fn facts(app: &App, id: &str) -> Result<(Facts, Seen, Home), Problem> {
+    let (mut facts, seen, home) = known(app, id).await?;
     app.watches.code_lines().put(&*home, &seen, &mut facts).await;
     Ok((facts, seen, home))
 }
@@ -58,9 +64,7 @@ pub(crate) async fn part(
     params.check(&[])?;
     let absent = || Problem::new(Kind::NOT_FOUND, "The page has no such part, or not any more.");
     let group = part.strip_prefix("table-").filter(|group| !group.is_empty()).ok_or_else(absent)?;
-    let home = app.home(&id).await?;
-    let found = report::facts(&*home, &app.whereabouts, &PARTS, false, Some(("/jobs/", ""))).await;
-    let (_, facts) = found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let (facts, ..) = known(&app, &id).await?;
     traceback_html(&facts, group).map(Html).ok_or_else(absent)
 }
 

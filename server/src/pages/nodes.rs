@@ -36,7 +36,7 @@ fn refused(failure: &prs_jobs::Failure) -> Problem {
 }
 
 /// What is known of a job, with these parts of its statistics, and what of it nodes ran last.
-async fn facts(app: &App, id: &str, names: &[&'static str]) -> Result<(Facts, Home), Problem> {
+async fn facts(app: &App, id: &str, names: &'static [&'static str]) -> Result<(Facts, Home), Problem> {
     let home = app.home(id).await?;
     let found = report::facts(&*home, &app.whereabouts, names, false, Some(("/jobs/", ""))).await;
     let (seen, facts) = found.map_err(|failure| refused(&failure))?;

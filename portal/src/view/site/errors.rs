@@ -5,7 +5,7 @@ use askama::Template;
 use super::simple::rendered;
 use super::{Chrome, Tab, Tabs};
 use crate::chart::{Cell, Table};
-use crate::text::times::{day_and_clock, duration};
+use crate::text::times::{day_and_clock, duration, utc};
 use crate::text::{count, counted, cut};
 use crate::view::errors::{ErrorCard, Served, card, cards};
 use crate::view::{ErrorFact, Facts};
@@ -142,7 +142,7 @@ impl<'a> ErrorsPage<'a> {
 
     fn made(&self) -> (String, String) {
         let now = self.job.facts.now_us;
-        (format!("{} UTC", day_and_clock(now)), crate::text::times::machine(now))
+        utc(now)
     }
 
     /// The number of the first card of the page before this one, and of the one behind it.

@@ -6,7 +6,7 @@ use askama::Template;
 use super::simple::rendered;
 use super::{Chrome, ServerRow};
 use crate::chart::{Figure, Workers};
-use crate::text::times::{day_and_clock, duration};
+use crate::text::times::{duration, utc};
 use crate::text::{bytes, count, counted};
 use crate::view::header::Chip;
 
@@ -224,7 +224,7 @@ impl FleetPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
+        utc(self.at_us)
     }
 
     /// Where the filters lead.
@@ -254,7 +254,7 @@ impl WorkerPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
+        utc(self.at_us)
     }
 
     /// What is known of it: names and texts.

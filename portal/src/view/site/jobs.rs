@@ -6,7 +6,7 @@ use prs_common::ledger::JobState;
 use super::Chrome;
 use super::simple::rendered;
 use crate::chart::{Progress, SortLink};
-use crate::text::times::{day_and_clock, duration};
+use crate::text::times::{duration, utc};
 use crate::text::{count, counted, cut, per_second, percent, plain};
 use crate::view::header::Chip;
 
@@ -65,7 +65,7 @@ impl JobRow {
     }
 
     pub(super) fn submitted(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.submitted_us)), crate::text::times::machine(self.submitted_us))
+        utc(self.submitted_us)
     }
 
     pub(super) fn took(&self) -> String {
@@ -159,7 +159,7 @@ impl JobsPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
+        utc(self.at_us)
     }
 
     fn says(&self) -> String {

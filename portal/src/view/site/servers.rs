@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::Chrome;
 use super::simple::rendered;
-use crate::text::times::{day_and_clock, duration};
+use crate::text::times::{duration, utc};
 use crate::text::{bytes, counted, percent};
 use crate::view::header::Chip;
 
@@ -128,7 +128,7 @@ impl ServersPage<'_> {
     }
 
     fn as_of(&self) -> (String, String) {
-        (format!("{} UTC", day_and_clock(self.at_us)), crate::text::times::machine(self.at_us))
+        utc(self.at_us)
     }
 }
 
