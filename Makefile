@@ -21,6 +21,8 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DEBUG := $(TARGET)/debug
 RELEASE := $(TARGET)/release
 DEMO := $(TARGET)/demo
+STEP := ops/step
+CARGO_TEST = env PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" cargo test -p prs-tests $(CARGO_FLAGS)
 WHEELS := $(TARGET)/wheels
 NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
 PYTHON_SOURCES := $(wildcard python examples bench tests ops/wheel) ops/check-dependencies ops/compose-smoke \
@@ -34,8 +36,8 @@ help: ## list the targets
 		printf '  make %-14s %s\n' "$$target" "$$text"; done
 
 .PHONY: build
-build: ## build the release programs into target/release
-	cargo build --release --workspace $(CARGO_FLAGS)
+build: ## build the programs and the extension in release into target/release
+	cargo build --release -p prs-producer -p prs-python $(CARGO_FLAGS)
 
 .PHONY: man
 man: build ## write the pages of the manual into target/man
@@ -59,18 +61,29 @@ wheel: $(VENV)/.wheel ## build the wheel prs-run in release into target/wheels
 	rm -r $(WHEELS)/linux
 	@echo "install it: pip install $(WHEELS)/$$(ls $(WHEELS))"
 
+# Unit tests come first, what takes long comes last.
 .PHONY: test
-test: test-rust test-python test-wheel test-manifests test-examples test-bench ## every test
+test: test-unit test-rust test-python test-wheel test-manifests test-examples test-bench ## every test that CI runs
 
 .PHONY: test-build
 test-build: $(VENV)/.dev
-	cargo build --workspace $(CARGO_FLAGS)
+	$(STEP) build cargo build --workspace $(CARGO_FLAGS)
 
-# The programs are built before the tests that start them. What reads foreign bytes is fuzzed for a minute each.
+.PHONY: test-unit
+test-unit: $(VENV)/.dev servers
+	PRS_TEST_PYTHON="$(VENV)/bin/python" $(STEP) unit cargo test --workspace --lib --bins --test pandas $(CARGO_FLAGS)
+
+# One test program for each of them, which tests/src/lib.rs describes. Tests in modules called `alone` measure time or fill
+# the machine; all others wait most of the time, and run side by side.
 .PHONY: test-rust
 test-rust: test-build servers
-	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-60}" \
-		cargo test --workspace $(CARGO_FLAGS)
+	$(STEP) embedded $(CARGO_TEST) --test embedded -- --test-threads 4 --skip alone::
+	$(STEP) servers $(CARGO_TEST) --test servers -- --test-threads 6 --skip alone::
+	$(STEP) fleet $(CARGO_TEST) --test fleet -- --test-threads 6 --skip alone::
+	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 6 --skip alone::
+	$(STEP) alone $(CARGO_TEST) --no-fail-fast --test embedded --test servers --test fleet --test serve -- --test-threads 1 alone::
+	$(STEP) fuzz env PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-5}" $(CARGO_TEST) --test fuzz
+	$(STEP) chaos $(CARGO_TEST) --test chaos
 
 # A failing input is saved and printed with the command that tries it again; it belongs into tests/tests/fuzz/regressions.rs.
 .PHONY: fuzz
@@ -83,37 +96,34 @@ fuzz: ## try what reads foreign bytes on made-up inputs, PRS_FUZZ_SECONDS each [
 # Everything that may die dies, several times each; the fixed seeds make a failure come again. docs/reliability.md tells more.
 .PHONY: chaos
 chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] each, PRS_CHAOS_DISTANCE=1 from afar; PRS_DAMAGE_ROUNDS [1000] flipped bits
-	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" \
-		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --test-threads 1 --skip the_long_run --skip over_minio
-	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
-		PRS_DAMAGE_ROUNDS="$${PRS_DAMAGE_ROUNDS:-1000}" cargo test -p prs-tests --test damage $(CARGO_FLAGS)
+	PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" $(CARGO_TEST) --test chaos -- --ignored --test-threads 1 --skip the_long_run --skip over_minio
+	PRS_DAMAGE_ROUNDS="$${PRS_DAMAGE_ROUNDS:-1000}" $(CARGO_TEST) --test chaos -- damage::
 
 # By hand: what it found is in docs/reliability.md.
 .PHONY: long-run
 long-run: test-build servers ## job after job under PRS_LONG_RUN_KILLS [1000] kills -9, restarts and wipes of servers
-	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
-		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --nocapture the_long_run
+	$(CARGO_TEST) --test chaos -- --ignored --nocapture the_long_run
 
 # Not part of `make test`: MinIO is built with Go, once, which takes some minutes.
 .PHONY: test-minio
 test-minio: test-build servers ## the storage suite and a selection of chaos over MinIO, built from its Go module
 	ops/minio/install "$(TARGET)/minio"
-	PRS_TEST_MINIO="$(TARGET)/minio" PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
-		cargo test -p prs-tests --test minio --test chaos $(CARGO_FLAGS) -- --ignored --nocapture minio conformance
+	PRS_TEST_MINIO="$(TARGET)/minio" $(CARGO_TEST) --test servers --test chaos -- --ignored --nocapture minio
 
 .PHONY: test-python
 test-python: test-build servers
-	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) python -m pytest -q python/tests
+	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) $(STEP) python python -m pytest -q python/tests
 
 .PHONY: test-wheel
 test-wheel: test-build
-	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/wheel
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(STEP) wheel $(VENV)/bin/python -m pytest -q tests/wheel
 
 # The files of ops/kubernetes against the schemas of the API, and the dashboard; `test-kubernetes` also puts the former together,
 # and lets Prometheus read the alerts and the latter.
 .PHONY: test-manifests
 test-manifests: test-build
-	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/kubernetes/test_manifests.py tests/operations/test_dashboard.py
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(STEP) manifests \
+		$(VENV)/bin/python -m pytest -q tests/kubernetes/test_manifests.py tests/operations/test_dashboard.py
 
 # Not part of `make test`: it wants promtool, and Go, which builds kustomize and the check of the dashboard once.
 .PHONY: test-kubernetes
@@ -145,7 +155,7 @@ test-traces: test-build servers ## spans for OpenTelemetry, from programs with t
 	cargo build --workspace $(CARGO_FLAGS)
 	cargo test -p prs-common --features otel --lib $(CARGO_FLAGS) traces
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/otel" \
-		cargo test -p prs-tests --test traces $(CARGO_FLAGS) -- --ignored
+		cargo test -p prs-tests --test fleet $(CARGO_FLAGS) -- --ignored traces::
 
 # Not part of `make test`: the programs are built a second time, with the feature.
 .PHONY: test-oidc
@@ -156,7 +166,7 @@ test-oidc: test-build ## signing in with an identity provider, at a server with 
 	cargo build --workspace $(CARGO_FLAGS)
 	cargo test -p prs-server --features oidc --lib $(CARGO_FLAGS) oidc
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/oidc" \
-		cargo test -p prs-tests --test oidc $(CARGO_FLAGS) -- --ignored
+		cargo test -p prs-tests --test serve $(CARGO_FLAGS) -- --ignored oidc::
 
 # Not part of `make test`: it wants a browser, and npm for one file. Pictures of pages are kept in $(TARGET)/look the first time and
 # compared from then on; PRS_TEST_LOOK_KEEP=1 keeps them anew.
@@ -181,14 +191,14 @@ test-api: test-build servers $(VENV)/.api ## every address of prs serve, of a fo
 
 .PHONY: test-examples
 test-examples: test-build servers
-	$(IN_VENV) examples/run digits $(DEBUG) prs-runs/test-$(NOW)-digits
-	$(IN_VENV) examples/run iris $(DEBUG) prs-runs/test-$(NOW)-iris
-	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q examples
+	$(IN_VENV) $(STEP) digits examples/run digits $(DEBUG) prs-runs/test-$(NOW)-digits
+	$(IN_VENV) $(STEP) iris examples/run iris $(DEBUG) prs-runs/test-$(NOW)-iris
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(STEP) examples $(VENV)/bin/python -m pytest -q examples
 
 # Tiny sizes: that the benchmarks work and their rows are right, not how fast anything is.
 .PHONY: test-bench
 test-bench: test-build servers
-	$(IN_VENV) python bench/run.py W1 W2 W3 W4 W5 W6 W7 W8 W9 W10 W11 W12 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
+	$(IN_VENV) $(STEP) bench python bench/run.py W1 W2 W3 W4 W5 W6 W7 W8 W9 W10 W11 W12 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
 
 # Not part of `make test`: it wants root, and takes some minutes and gigabytes.
 .PHONY: compose-smoke
@@ -196,33 +206,50 @@ compose-smoke: test-build ## run docker-compose.yml for real, with images made o
 	ops/compose-smoke --programs $(DEBUG)
 
 .PHONY: lint
-lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, types, docs, licences, dependency rules
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+lint: $(VENV)/.dev ## formatting, dependency rules, ruff, types, clippy, docs
+	$(STEP) format cargo fmt --all --check
+	$(STEP) rules ops/check-dependencies
+	$(STEP) ruff $(VENV)/bin/ruff check $(PYTHON_SOURCES)
+	$(STEP) ruff-format $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	$(STEP) types $(VENV)/bin/mypy
+	$(STEP) clippy cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(STEP) docs cargo doc --workspace --no-deps $(CARGO_FLAGS)
+	@echo "lint passed; make audit checks licences in full and looks up known vulnerabilities, which needs the network"
+
+# Not part of `make lint`: each builds half of the workspace once more.
+.PHONY: lint-features
+lint-features: ## clippy for the features that no default has
 	cargo clippy -p prs-common --all-targets --features otel $(CARGO_FLAGS) -- -D warnings
 	cargo clippy -p prs-server --all-targets --features oidc $(CARGO_FLAGS) -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(CARGO_FLAGS)
-	ops/check-dependencies ops/compose-smoke
-	cargo deny $(CARGO_FLAGS) check licenses bans sources
-	$(VENV)/bin/ruff check $(PYTHON_SOURCES)
-	$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
-	$(VENV)/bin/mypy
-	@echo "lint passed; known vulnerabilities are looked up by 'make audit', which needs the network"
 
 .PHONY: audit
-audit: cargo-deny ## look up known vulnerabilities (fetches the RustSec database)
-	cargo deny $(CARGO_FLAGS) check advisories
+audit: cargo-deny ## licences, sources and known vulnerabilities of all crates (fetches the RustSec database)
+	cargo deny $(CARGO_FLAGS) check
 
 .PHONY: bench
-bench: build servers $(VENV)/.examples ## measure against peers: make bench BENCH="W1" REPEAT=5
+bench: build bench-helpers servers $(VENV)/.examples ## measure against peers: make bench BENCH="W1" REPEAT=5
 	$(IN_VENV) python bench/run.py $(BENCH) --repeat $(REPEAT) --bin-dir $(RELEASE) --work-dir $(TARGET)/bench \
 		$(BENCH_FLAGS)
+
+# Servers and clients around what is measured: fast enough without optimisation across crates, which takes minutes.
+.PHONY: bench-helpers
+bench-helpers:
+	cargo build --profile helpers -p prs-tests --bins $(CARGO_FLAGS)
+	mkdir -p $(RELEASE)
+	for name in broker-ceiling fleet-servers s3-server server-load simulated-jobs; do \
+		cp $(TARGET)/helpers/$$name $(RELEASE)/; done
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/.peers ## install Ray, Dask, Daft, Celery and boto3, so that make bench measures them too
 
 .PHONY: install-deps
-install-deps: $(VENV)/.dev cargo-deny ## install what the other targets need
+install-deps: ## install what the other targets need
+	$(STEP) install $(MAKE) --no-print-directory $(VENV)/.dev servers
+
+.PHONY: nightly
+nightly: lint lint-features audit test ## all that CI leaves out, some hours
+	PRS_FUZZ_SECONDS=300 $(MAKE) fuzz
+	$(MAKE) chaos test-mutations test-minio test-kubernetes test-control-plane test-traces test-oidc test-portal test-api compose-smoke
 
 .PHONY: clean
 clean: ## remove everything that was built or installed here, but no run

@@ -1,4 +1,4 @@
-//! A fleet of its own: the three servers, and workers that come and go.
+//! A fleet: the three servers, which tests share or have to themselves, and workers that come and go.
 
 use std::fmt::Write;
 use std::iter;
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use super::processes::TOKEN;
 use super::programs::{program, without_namespaces};
 use super::servers::proxy::TcpProxy;
-use super::servers::s3::S3Server;
-use super::servers::{Minio, RabbitMq, Redis, Store};
+use super::servers::s3::{S3Server, S3Settings};
+use super::servers::{Minio, RabbitMq, Redis, ServerOfFleet, Store, Turn};
 use super::{Ended, Job, Live};
 
 /// The bucket that holds everything.
@@ -52,42 +52,83 @@ struct Ways {
     s3: Option<TcpProxy>,
 }
 
-/// Servers and workers. All of them end with it.
+/// Servers and workers. Workers end with it, and so do servers that no other test uses.
 #[derive(Debug)]
 pub struct Fleet {
     /// Carries mini-batches.
-    pub broker: RabbitMq,
+    pub broker: ServerOfFleet<RabbitMq>,
     /// Has the ledger.
-    pub redis: Redis,
+    pub redis: ServerOfFleet<Redis>,
     /// Holds everything that lasts.
-    pub s3: Box<dyn Store>,
+    pub s3: ServerOfFleet<dyn Store>,
     /// Further nodes of the broker's cluster.
     pub peers: Vec<RabbitMq>,
+    /// The virtual host of the broker.
+    vhost: String,
+    /// The database of Redis.
+    database: u32,
+    /// The bucket of the store.
+    bucket: String,
     ways: Ways,
     folder: TempDir,
     started: AtomicU32,
+    _turn: Option<Turn>,
 }
 
 impl Fleet {
-    /// The fleet of all tests of one binary that run at the time, each with a compute target of its own. A test holds
-    /// it while it runs, so the last one ends it.
-    pub fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Fleet>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let fleet = Arc::new(Self::start());
-            *shared = Arc::downgrade(&fleet);
-            fleet
-        })
+    /// The fleet of all tests of one program that need nothing but a compute target of their own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Fleet> = OnceLock::new();
+        SHARED.get_or_init(|| Self::on_shared_servers("/".to_owned(), 0))
     }
 
-    /// Starts the servers; no worker yet.
+    /// A fleet of its own on servers that tests share: with its own virtual host, database and bucket, for tests that
+    /// list, collect or count all jobs, or whose jobs have no compute target. Its servers can be neither killed nor
+    /// emptied.
+    pub fn apart() -> Self {
+        /// Virtual hosts that are made at a time: each call of the broker's tool takes half a second.
+        const BATCH: u32 = 16;
+        static GIVEN: Mutex<u32> = Mutex::new(0);
+        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.is_multiple_of(BATCH) {
+            RabbitMq::shared().add_vhosts("apart", *given + 1..=*given + BATCH);
+        }
+        *given += 1;
+        Self::on_shared_servers(format!("apart-{}", *given), *given)
+    }
+
+    fn on_shared_servers(vhost: String, database: u32) -> Self {
+        static S3: OnceLock<S3Server> = OnceLock::new();
+        let broker = RabbitMq::shared();
+        // The folder of the broker goes when the program ends, which drops nothing that is static.
+        let s3 = S3.get_or_init(|| S3Server::start_in(&broker.folder().join("s3"), S3Settings::default()));
+        let bucket = if database == 0 { BUCKET.to_owned() } else { format!("{BUCKET}-{database}") };
+        s3.make_bucket(&bucket);
+        let folder = tempfile::Builder::new().prefix("fleet-").tempdir_in(broker.folder()).unwrap();
+        Self {
+            broker: ServerOfFleet::Shared(broker),
+            redis: ServerOfFleet::Shared(Redis::shared()),
+            s3: ServerOfFleet::Shared(s3),
+            peers: Vec::new(),
+            vhost,
+            database,
+            bucket,
+            ways: Ways { broker: None, redis: None, s3: None },
+            folder,
+            started: AtomicU32::new(0),
+            _turn: None,
+        }
+    }
+
+    /// Starts servers that no other test uses, for tests that stop, empty, fill or measure one; no worker yet. Few tests
+    /// have such servers at a time, others wait for their turn.
     pub fn start() -> Self {
         Self::start_with(FleetSettings::default())
     }
 
     /// The same, as the settings say.
     pub fn start_with(settings: FleetSettings) -> Self {
+        let turn = Turn::take();
         let broker = std::thread::spawn(RabbitMq::start);
         let redis = Redis::start();
         let s3: Box<dyn Store> =
@@ -109,7 +150,39 @@ impl Fleet {
             redis: way(&[local(redis.port())], SERVER_DELAY),
             s3: way(&[s3.address()], STORE_DELAY),
         };
-        Self { broker, redis, s3, peers, ways, folder, started: AtomicU32::new(0) }
+        Self {
+            broker: ServerOfFleet::Own(Box::new(broker)),
+            redis: ServerOfFleet::Own(Box::new(redis)),
+            s3: ServerOfFleet::Own(s3),
+            peers,
+            vhost: "/".to_owned(),
+            database: 0,
+            bucket: BUCKET.to_owned(),
+            ways,
+            folder,
+            started: AtomicU32::new(0),
+            _turn: Some(turn),
+        }
+    }
+
+    /// The bucket that holds everything.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// Where user `guest` logs in.
+    pub fn broker_url(&self) -> String {
+        self.broker.url_of("guest", "guest", &self.vhost.replace('/', "%2f"))
+    }
+
+    /// The database of Redis that has the ledger.
+    pub fn redis_url(&self) -> String {
+        format!("{}/{}", self.redis.url(), self.database)
+    }
+
+    /// The answer of `redis-cli` for this command in the database of the fleet.
+    pub fn redis_cli(&self, command: &[&str]) -> String {
+        self.redis.cli(&[&["-n", &self.database.to_string()], command].concat())
     }
 
     /// Where programs reach RabbitMQ, Redis and S3.
@@ -122,22 +195,23 @@ impl Fleet {
 
     /// A node of the broker that lives.
     pub fn living_node(&self) -> &RabbitMq {
-        iter::once(&self.broker).chain(&self.peers).find(|node| node.is_up()).expect("a living node")
+        iter::once(&*self.broker).chain(&self.peers).find(|node| node.is_up()).expect("a living node")
     }
 
     /// The node of the broker's cluster with this name.
     pub fn node_mut(&mut self, name: &str) -> &mut RabbitMq {
-        let mut nodes = iter::once(&mut self.broker).chain(&mut self.peers);
+        let mut nodes = iter::once(&mut *self.broker).chain(&mut self.peers);
         nodes.find(|node| node.node_name() == name).expect("a node of this name")
     }
 
     /// What a program needs to know to reach the servers.
     pub fn variables(&self) -> Vec<(String, String)> {
         let [broker, redis, s3] = self.addresses();
+        let vhost = self.vhost.replace('/', "%2f");
         let urls = [
-            ("PRS_BROKER_URL", format!("amqp://guest:guest@{broker}/%2f")),
-            ("PRS_REDIS_URL", format!("redis://{redis}")),
-            ("PRS_STORAGE_URL", format!("s3://{BUCKET}/prs")),
+            ("PRS_BROKER_URL", format!("amqp://guest:guest@{broker}/{vhost}")),
+            ("PRS_REDIS_URL", format!("redis://{redis}/{}", self.database)),
+            ("PRS_STORAGE_URL", format!("s3://{}/prs", self.bucket)),
         ];
         let urls = urls.into_iter().map(|(name, value)| (name.to_owned(), value));
         let mut s3_variables = self.s3.env();
@@ -212,25 +286,25 @@ impl Fleet {
     /// The id of the job that was submitted under this name, once it is in the list of jobs.
     pub fn id_of(&self, name: &str) -> Option<String> {
         let start = format!("prs/index/{name}-");
-        let (key, _) = self.s3.objects(BUCKET).into_iter().find(|(key, _)| key.starts_with(&start))?;
+        let (key, _) = self.s3.objects(&self.bucket).into_iter().find(|(key, _)| key.starts_with(&start))?;
         Some(key["prs/index/".len()..].to_owned())
     }
 
     /// The starts of jobs that storage has among those to be served: target, job and start.
     pub fn active(&self) -> Vec<String> {
-        let objects = self.s3.objects(BUCKET).into_iter();
+        let objects = self.s3.objects(&self.bucket).into_iter();
         objects.filter_map(|(key, _)| Some(key.strip_prefix("prs/active/")?.to_owned())).collect()
     }
 
     /// Who holds the lease of the job's orchestrator: a name that begins with the worker's.
     pub fn orchestrator_of(&self, job_id: &str) -> Option<String> {
-        let owner = self.redis.cli(&["hget", &format!("prs:{{{job_id}}}:leases"), "watch:owner"]);
+        let owner = self.redis_cli(&["hget", &format!("prs:{{{job_id}}}:leases"), "watch:owner"]);
         Some(owner).filter(|owner| !owner.is_empty())
     }
 
     /// Objects whose upload was begun and neither completed nor aborted.
     pub fn incomplete_uploads(&self) -> Vec<String> {
-        self.s3.incomplete_uploads(BUCKET)
+        self.s3.incomplete_uploads(&self.bucket)
     }
 
     /// Folder of the jobs in storage, as the S3 server has it on disk.
@@ -291,7 +365,7 @@ impl Stored<'_> {
         let key = format!("{}{key}", self.prefix);
         self.fleet
             .s3
-            .object(BUCKET, &key)
+            .object(&self.fleet.bucket, &key)
             .unwrap_or_else(|| panic!("there is no object {key}: {:?}", self.keys()))
     }
 
@@ -303,17 +377,17 @@ impl Stored<'_> {
 
     /// Writes an object over, behind everybody's back.
     pub fn replace(&self, key: &str, bytes: &[u8]) {
-        self.fleet.s3.put_object(BUCKET, &format!("{}{key}", self.prefix), bytes);
+        self.fleet.s3.put_object(&self.fleet.bucket, &format!("{}{key}", self.prefix), bytes);
     }
 
     /// Deletes an object, behind everybody's back.
     pub fn delete(&self, key: &str) {
-        self.fleet.s3.delete_object(BUCKET, &format!("{}{key}", self.prefix));
+        self.fleet.s3.delete_object(&self.fleet.bucket, &format!("{}{key}", self.prefix));
     }
 
     /// Changes the bytes of an object where they lie, as a disk does.
     pub fn damage(&self, key: &str, mut change: impl FnMut(&mut Vec<u8>)) {
-        self.fleet.s3.damage(BUCKET, &format!("{}{key}", self.prefix), &mut change);
+        self.fleet.s3.damage(&self.fleet.bucket, &format!("{}{key}", self.prefix), &mut change);
     }
 
     /// The rows of the result.
@@ -324,7 +398,7 @@ impl Stored<'_> {
 
     /// All keys, without the prefix.
     pub fn keys(&self) -> Vec<String> {
-        let objects = self.fleet.s3.objects(BUCKET).into_iter();
+        let objects = self.fleet.s3.objects(&self.fleet.bucket).into_iter();
         objects.filter_map(|(key, _)| Some(key.strip_prefix(&self.prefix)?.to_owned())).collect()
     }
 }

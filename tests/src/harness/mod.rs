@@ -4,9 +4,8 @@
 //! the real Python. What came of it is read as a user would: exit code, standard output, the files of the run
 //! folder. Scripts and tests wait for each other through [marks](Job::marks), files in a folder that both know.
 //!
-//! Two variables name what is tested; without them every test fails:
-//! `PRS_TEST_BIN_DIR`, the folder with `prs` and `libprs_process.so`, and `PRS_TEST_PYTHON`, an
-//! interpreter that has pandas and numpy.
+//! Two variables name what is tested: `PRS_TEST_BIN_DIR`, the folder with `prs` and `libprs_process.so` (by itself that of
+//! the build), and `PRS_TEST_PYTHON`, an interpreter that has pandas and numpy (by itself `.venv/bin/python`).
 
 mod cgroup;
 mod ended;

@@ -14,9 +14,10 @@ const OTHERS: [&str; 7] = [
     "VIRTUAL_ENV",
 ];
 
-fn named(variable: &str, what: &str) -> PathBuf {
+/// The path that `variable` names, or `otherwise`.
+fn named(variable: &str, otherwise: impl FnOnce() -> PathBuf) -> PathBuf {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty());
-    let path = PathBuf::from(value.unwrap_or_else(|| panic!("{variable} is not set: it names {what}")));
+    let path = value.map_or_else(otherwise, PathBuf::from);
     assert!(path.is_absolute(), "{variable} must be an absolute path, not {}", path.display());
     path
 }
@@ -29,12 +30,15 @@ pub fn pytest(folder: &Path) -> (i32, String) {
     (ended.status.code().expect("it is not killed"), String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// The folder with the programs.
+/// The folder with the programs: `PRS_TEST_BIN_DIR`, or that of the build that these tests are of.
 pub fn bin_dir() -> PathBuf {
-    let what = "the folder with prs and libprs_process.so; build both before these tests run";
-    let folder = named("PRS_TEST_BIN_DIR", what);
+    let folder = named("PRS_TEST_BIN_DIR", || {
+        let tests = std::env::current_exe().expect("this program has a path");
+        tests.ancestors().nth(2).expect("tests are in target/PROFILE/deps").to_owned()
+    });
     for name in ["prs", "libprs_process.so"] {
-        assert!(folder.join(name).is_file(), "PRS_TEST_BIN_DIR: there is no {name} in {}", folder.display());
+        let is_there = folder.join(name).is_file();
+        assert!(is_there, "there is no {name} in {}: cargo build --workspace", folder.display());
     }
     folder
 }
@@ -101,10 +105,12 @@ pub fn shown_lines(shown: &str) -> Vec<String> {
     lines
 }
 
-/// The interpreter for the scripts.
+/// The interpreter for the scripts: `PRS_TEST_PYTHON`, or that of `make install-deps`.
 pub fn python() -> PathBuf {
-    let path = named("PRS_TEST_PYTHON", "a Python interpreter that has pandas and numpy");
-    assert!(path.is_file(), "PRS_TEST_PYTHON: there is no file {}", path.display());
+    let path = named("PRS_TEST_PYTHON", || {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python"))
+    });
+    assert!(path.is_file(), "there is no file {}: make install-deps", path.display());
     path
 }
 

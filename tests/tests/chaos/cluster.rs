@@ -56,7 +56,7 @@ pub(crate) fn majority_dies(fleet: &mut Fleet, random: &mut Random) {
     let (queue, leader) = queue_and_leader(&chaos);
     chaos.pass(Duration::from_millis(random.below(1500)));
     assert!(chaos.result().is_none(), "the job was over before");
-    let nodes: Vec<String> = std::iter::once(&chaos.fleet.broker)
+    let nodes: Vec<String> = std::iter::once(&*chaos.fleet.broker)
         .chain(&chaos.fleet.peers)
         .map(prs_tests::harness::servers::RabbitMq::node_name)
         .collect();

@@ -8,6 +8,7 @@
 
 mod chaos_run;
 mod cluster;
+mod damage;
 mod environments;
 mod failpoints;
 mod lanes;

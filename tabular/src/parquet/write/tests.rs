@@ -1,5 +1,5 @@
 //! Types that go together, and files that the reader of the crate `parquet` understands; pandas reads some in
-//! `tests/tests/parquet_output.rs`.
+//! `tests/tests/fleet/parquet_output.rs`.
 
 use std::sync::Arc;
 

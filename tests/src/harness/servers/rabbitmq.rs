@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -126,6 +127,26 @@ impl RabbitMq {
     /// The port for AMQP without TLS.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The folder of the node. It is removed when the node ends.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Adds virtual hosts `NAME-NUMBER` that user `guest` may use.
+    pub fn add_vhosts(&self, name: &str, numbers: RangeInclusive<u32>) {
+        let (first, last) = numbers.into_inner();
+        self.control(&[
+            "eval",
+            &format!(
+                "[begin Name = iolist_to_binary([\"{name}-\", integer_to_list(Number)]), \
+                 ok = rabbit_vhost:add(Name, <<\"tests\">>), \
+                 ok = rabbit_auth_backend_internal:set_permissions(\
+                 <<\"guest\">>, Name, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"tests\">>) end \
+                 || Number <- lists:seq({first}, {last})]."
+            ),
+        ]);
     }
 
     /// Runs `rabbitmqctl`, about half a second.

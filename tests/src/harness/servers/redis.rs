@@ -44,10 +44,10 @@ impl Redis {
         Self::begin(folder, Some(certificates), &[])
     }
 
-    /// The one that tests share which need no server of their own.
+    /// The one that tests share which need no server of their own; with a database for each fleet of a program.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Redis> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        SHARED.get_or_init(|| Self::start_with(&["databases 512"]))
     }
 
     fn begin(folder: TempDir, certificates: Option<Certificates>, lines: &[&str]) -> Self {

@@ -1,0 +1,31 @@
+//! Embedded runs: one program, one folder, no server.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+mod bad_input;
+mod bad_script;
+mod commands;
+mod compat;
+mod crash_and_resume;
+mod docs;
+mod errors;
+mod failure_table;
+mod full_disk;
+mod happy_path;
+mod init_failures;
+mod interrupt;
+mod left_behind;
+mod logs;
+mod new;
+mod output_claims;
+mod outputs;
+mod packed_code;
+mod preparing;
+mod program_names;
+mod progress;
+mod resume;
+mod surroundings;
+mod thresholds;
+mod time_limits;
+mod tries;
+mod tutorial;

@@ -1,0 +1,14 @@
+//! The interfaces to queue, ledger and storage over real servers, and when those fail.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+mod embedded_conformance;
+mod https;
+mod job_text;
+mod minio;
+mod rabbitmq;
+mod reader;
+mod redis;
+mod s3;
+mod s3_answers;
+mod storage_elsewhere;
