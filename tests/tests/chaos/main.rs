@@ -1,7 +1,7 @@
 //! Faults while a job runs: workers, servers and ways between them die, come back, lie. Real processes, a seed for
 //! whatever is random, each fault asserted to have happened, and after each job the same oracle (`oracle.rs`).
 //!
-//! Plain `cargo test` runs a selection on one fleet. `make chaos` runs everything, `PRS_CHAOS_ROUNDS` rounds of each
+//! Plain `cargo test` runs a selection on two fleets. `make chaos` runs everything, `PRS_CHAOS_ROUNDS` rounds of each
 //! scenario (3); `PRS_CHAOS_SEED` is the seed of the first round (1), the following ones count up.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
@@ -32,10 +32,9 @@ use lanes::Script;
 use rounds::{round, rounds};
 use speculation::What;
 
-/// One of each kind that takes seconds, on one fleet.
+/// One fault of each kind that takes seconds, on one fleet: workers and orchestrators.
 #[test]
 fn a_selection_on_one_fleet() {
-    let _alone = rounds::alone();
     let fleet = &mut rounds::fleet(1);
     round("workers_and_processes_are_killed", fleet, workers::are_killed);
     round("workers_are_drained", fleet, workers::are_drained);
@@ -51,17 +50,7 @@ fn a_selection_on_one_fleet() {
     round("the_orchestrator_dies_finalizing", fleet, |fleet, random| {
         failpoints::orchestrator_dies_at(fleet, random, "output_written");
     });
-    round("messages_that_are_none", fleet, messages::that_are_none);
-    round("messages_are_forged", fleet, messages::are_forged);
-    round("messages_are_damaged", fleet, messages::are_damaged);
-    round("the_store_flips_bits", fleet, storage::flips_bits);
-    round("a_job_of_another_version", fleet, messages::of_another_version);
-    round("nobody_is_left", fleet, nobody_left::in_mid_job);
-    round("the_store_refuses_for_some_seconds", fleet, refusals::the_store_for_some_seconds);
     round("the_orchestrator_panics_once", fleet, |fleet, _| panics::once(fleet, "watches"));
-    round("redis_is_wiped", fleet, servers::redis_is_wiped);
-    round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
-    round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
     round("who_fetches_a_side_input_dies", fleet, side_inputs::fetchers_die);
     round("a_worker_of_a_straggler_sleeps", fleet, |fleet, random| {
         speculation::a_run_meets(fleet, random, What::WorkerStopped);
@@ -72,6 +61,22 @@ fn a_selection_on_one_fleet() {
     round("who_drives_a_pipeline_dies_before_a_step_is_handed_in", fleet, |fleet, random| {
         pipelines::driver_dies_at(fleet, random, "step_recorded");
     });
+}
+
+/// The same for servers and messages. The two run side by side, each on its own fleet.
+#[test]
+fn a_selection_on_another_fleet() {
+    let fleet = &mut rounds::fleet(1);
+    round("messages_that_are_none", fleet, messages::that_are_none);
+    round("messages_are_forged", fleet, messages::are_forged);
+    round("messages_are_damaged", fleet, messages::are_damaged);
+    round("the_store_flips_bits", fleet, storage::flips_bits);
+    round("a_job_of_another_version", fleet, messages::of_another_version);
+    round("nobody_is_left", fleet, nobody_left::in_mid_job);
+    round("the_store_refuses_for_some_seconds", fleet, refusals::the_store_for_some_seconds);
+    round("redis_is_wiped", fleet, servers::redis_is_wiped);
+    round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
+    round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
 }
 
 /// What touches storage most, over a server that prs did not write.

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use prs_tests::harness::{Fleet, FleetSettings, Random};
 
@@ -58,12 +59,15 @@ pub(crate) fn long_run(name: &str, variable: &str, scenario: fn(&mut Fleet, &mut
     });
 }
 
+#[expect(clippy::print_stdout, reason = "which scenario takes how long is of interest when all pass, too")]
 fn seeded(name: &str, seed: u64, fleet: &mut Fleet, scenario: impl FnOnce(&mut Fleet, &mut Random)) {
     let mut random = Random::new(seed);
+    let began = Instant::now();
     let played = catch_unwind(AssertUnwindSafe(|| scenario(fleet, &mut random)));
     if let Err(panic) = played {
         panic!("{name} with PRS_CHAOS_SEED={seed}: {}", said(&*panic));
     }
+    println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
 }
 
 fn said(panic: &(dyn Any + Send)) -> &str {
