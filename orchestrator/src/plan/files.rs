@@ -93,3 +93,34 @@ impl Group {
         self.ends.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::ops::ControlFlow;
+    use std::os::unix::fs::symlink;
+
+    use tokio::runtime::Handle;
+
+    use crate::fixtures::Fixture;
+    use crate::plan::{PlanContext, plan};
+
+    #[tokio::test]
+    async fn the_first_mini_batches_are_handed_over_before_the_listing_ends() {
+        let fixture = Fixture::new(4).await;
+        let last = fixture.inputs().join("z");
+        fs::create_dir(&last).unwrap();
+        // A listing that gets there fails.
+        symlink(&last, last.join("loop")).unwrap();
+        let (stores, handle) = (&fixture.job.inputs, &Handle::current());
+        let context = PlanContext { work: &fixture.job.work, stores, handle, is_shared: false };
+        let mut sizes = Vec::new();
+        let failed = plan(&fixture.job.spec, &context, &|| false, &mut |batch| {
+            sizes.push(batch.bodies.len());
+            ControlFlow::Continue(())
+        });
+        let error = failed.unwrap_err().to_string();
+        assert!(error.contains("z/loop is a symbolic link"), "{error}");
+        assert_eq!(sizes, [1, 2], "small batches first, so that work begins at once");
+    }
+}
