@@ -26,7 +26,7 @@ CARGO_TEST = env PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)
 WHEELS := $(TARGET)/wheels
 NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
 PYTHON_SOURCES := $(wildcard python examples bench tests ops/wheel) ops/check-dependencies ops/compose-smoke \
-	ops/grafana/make-dashboard
+	ops/grafana/make-dashboard ops/test-mutations
 # As `source .venv/bin/activate` would. Not for cargo: it would build the extension again for each environment.
 IN_VENV := env VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
 
@@ -109,6 +109,12 @@ long-run: test-build servers ## job after job under PRS_LONG_RUN_KILLS [1000] ki
 test-minio: test-build servers ## the storage suite and a selection of chaos over MinIO, built from its Go module
 	ops/minio/install "$(TARGET)/minio"
 	PRS_TEST_MINIO="$(TARGET)/minio" $(CARGO_TEST) --test servers --test chaos -- --ignored --nocapture minio
+
+# Not part of `make test`: all of prs is built a second time, with a fault for each rule in it.
+.PHONY: test-mutations
+test-mutations: $(VENV)/.dev ## the faults of tests/mutations, each of which a test has to see: all, or those of ROWS="E7 S9"
+	PRS_TEST_PYTHON="$(VENV)/bin/python" CARGO_FLAGS="$(CARGO_FLAGS)" \
+		$(VENV)/bin/python ops/test-mutations --work-dir "$(TARGET)/mutations" $(ROWS)
 
 .PHONY: test-python
 test-python: test-build servers
