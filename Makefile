@@ -116,9 +116,10 @@ test-mutations: $(VENV)/.dev ## the faults of tests/mutations, each of which a t
 	PRS_TEST_PYTHON="$(VENV)/bin/python" CARGO_FLAGS="$(CARGO_FLAGS)" \
 		$(VENV)/bin/python ops/test-mutations --work-dir "$(TARGET)/mutations" $(ROWS)
 
+# Tests of a file share servers, and stay together; most of the time they wait.
 .PHONY: test-python
 test-python: test-build servers
-	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) $(STEP) python python -m pytest -q python/tests
+	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) $(STEP) python python -m pytest -q -n 4 --dist loadfile python/tests
 
 .PHONY: test-wheel
 test-wheel: test-build

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod alone;
 mod bad_input;
 mod bad_script;
 mod commands;
@@ -10,17 +11,14 @@ mod crash_and_resume;
 mod docs;
 mod errors;
 mod failure_table;
-mod full_disk;
 mod happy_path;
 mod init_failures;
-mod interrupt;
 mod left_behind;
 mod logs;
 mod new;
 mod output_claims;
 mod outputs;
 mod packed_code;
-mod preparing;
 mod program_names;
 mod progress;
 mod resume;

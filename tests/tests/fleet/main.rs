@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod alone;
 mod autoscaler;
 mod azure_scripts;
 mod bucket_output;
@@ -60,7 +61,6 @@ mod shells;
 mod shuffle;
 mod shuffle_commands;
 mod side_inputs;
-mod speculation;
 mod statistics;
 mod terminal;
 mod traces;

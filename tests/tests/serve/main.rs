@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod alone;
 mod oidc;
 mod serve;
 mod serve_audit;
 mod serve_change;
-mod serve_cost;
 mod serve_details;
 mod serve_direct;
 mod serve_endpoints;
@@ -22,7 +22,6 @@ mod serve_registry;
 mod serve_restarts;
 mod serve_security;
 mod serve_servers;
-mod serve_stale;
 mod serve_storage_faults;
 mod serve_submit;
 mod serve_twice;

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod alone;
 mod embedded_conformance;
 mod https;
 mod job_text;
 mod minio;
 mod rabbitmq;
-mod reader;
 mod redis;
 mod s3;
 mod s3_answers;

@@ -1,0 +1,4 @@
+//! Tests that count all that a server asks, and that wait for what it says after seconds. They run one at a time.
+
+mod serve_cost;
+mod serve_stale;
