@@ -66,7 +66,7 @@ fn there_are_so_many_connections_and_requests_and_no_more() {
     // A body that does not come holds a request up.
     let held = wait.replace("GET /api/v1/jobs ", "POST /api/v1/tokens ");
     let held = format!("{held}Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{");
-    let hold = || {
+    let begin = || {
         let mut stream = web.connect();
         stream.write_all(held.as_bytes()).unwrap();
         stream
@@ -75,7 +75,7 @@ fn there_are_so_many_connections_and_requests_and_no_more() {
     let refused = wait_for("a third request is refused", Duration::from_secs(20), || {
         // A look at the jobs that comes first takes the place of one of the two, which is then refused: both begin anew.
         open.clear();
-        open.extend([hold(), hold()]);
+        open.extend([begin(), begin()]);
         comes_within(Duration::from_secs(2), || {
             let answer = web.get("/api/v1/jobs");
             (answer.status == 503).then_some(answer)
