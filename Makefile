@@ -50,7 +50,7 @@ demo: demo-time $(VENV)/.examples ## build what the digits example needs, run it
 	$(IN_VENV) examples/run digits $(DEMO) prs-runs/demo-$(NOW)
 
 demo-time:
-	@echo "builds prs for the demo and runs it: up to 4 minutes on two cores the first time, seconds from then on"
+	@echo "builds prs for the demo and runs it: 4 to 12 minutes on two cores the first time, seconds from then on"
 
 # auditwheel finds the oldest glibc that the programs run with and puts it into the name of the wheel.
 .PHONY: wheel

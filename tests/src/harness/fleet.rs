@@ -16,11 +16,13 @@ use super::processes::TOKEN;
 use super::programs::{program, without_namespaces};
 use super::servers::proxy::TcpProxy;
 use super::servers::s3::{S3Server, S3Settings};
-use super::servers::{Minio, RabbitMq, Redis, ServerOfFleet, Store, Turn};
+use super::servers::{Minio, RabbitMq, Redis, ServerOfFleet, Store};
 use super::{Ended, Job, Live};
 
 /// The bucket that holds everything.
 const BUCKET: &str = "fleet";
+/// The virtual host that every broker has, `/`, as it stands in a URL.
+const ROOT: &str = "%2f";
 
 /// What a byte takes to a store and back from it, each way.
 const STORE_DELAY: Duration = Duration::from_millis(15);
@@ -63,7 +65,7 @@ pub struct Fleet {
     pub s3: ServerOfFleet<dyn Store>,
     /// Further nodes of the broker's cluster.
     pub peers: Vec<RabbitMq>,
-    /// The virtual host of the broker.
+    /// The virtual host of the broker, as it stands in a URL.
     vhost: String,
     /// The database of Redis.
     database: u32,
@@ -72,14 +74,13 @@ pub struct Fleet {
     ways: Ways,
     folder: TempDir,
     started: AtomicU32,
-    _turn: Option<Turn>,
 }
 
 impl Fleet {
     /// The fleet of all tests of one program that need nothing but a compute target of their own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Fleet> = OnceLock::new();
-        SHARED.get_or_init(|| Self::on_shared_servers("/".to_owned(), 0))
+        SHARED.get_or_init(|| Self::on_shared_servers(ROOT.to_owned(), 0))
     }
 
     /// A fleet of its own on servers that tests share: with its own virtual host, database and bucket, for tests that
@@ -116,7 +117,6 @@ impl Fleet {
             ways: Ways { broker: None, redis: None, s3: None },
             folder,
             started: AtomicU32::new(0),
-            _turn: None,
         }
     }
 
@@ -128,7 +128,6 @@ impl Fleet {
 
     /// The same, as the settings say.
     pub fn start_with(settings: FleetSettings) -> Self {
-        let turn = Turn::take();
         let broker = std::thread::spawn(RabbitMq::start);
         let redis = Redis::start();
         let s3: Box<dyn Store> =
@@ -155,13 +154,12 @@ impl Fleet {
             redis: ServerOfFleet::Own(Box::new(redis)),
             s3: ServerOfFleet::Own(s3),
             peers,
-            vhost: "/".to_owned(),
+            vhost: ROOT.to_owned(),
             database: 0,
             bucket: BUCKET.to_owned(),
             ways,
             folder,
             started: AtomicU32::new(0),
-            _turn: Some(turn),
         }
     }
 
@@ -172,7 +170,7 @@ impl Fleet {
 
     /// Where user `guest` logs in.
     pub fn broker_url(&self) -> String {
-        self.broker.url_of("guest", "guest", &self.vhost.replace('/', "%2f"))
+        self.broker.url_of("guest", "guest", &self.vhost)
     }
 
     /// The database of Redis that has the ledger.
@@ -207,9 +205,8 @@ impl Fleet {
     /// What a program needs to know to reach the servers.
     pub fn variables(&self) -> Vec<(String, String)> {
         let [broker, redis, s3] = self.addresses();
-        let vhost = self.vhost.replace('/', "%2f");
         let urls = [
-            ("PRS_BROKER_URL", format!("amqp://guest:guest@{broker}/{vhost}")),
+            ("PRS_BROKER_URL", format!("amqp://guest:guest@{broker}/{}", self.vhost)),
             ("PRS_REDIS_URL", format!("redis://{redis}/{}", self.database)),
             ("PRS_STORAGE_URL", format!("s3://{}/prs", self.bucket)),
         ];

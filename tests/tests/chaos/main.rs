@@ -63,7 +63,7 @@ fn a_selection_on_one_fleet() {
     });
 }
 
-/// The same for servers and messages. The two run side by side, each on its own fleet.
+/// One fault of each kind that takes seconds: servers and messages. Runs beside the other selection, on a fleet of its own.
 #[test]
 fn a_selection_on_another_fleet() {
     let fleet = &mut rounds::fleet(1);

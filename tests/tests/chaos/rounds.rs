@@ -10,7 +10,7 @@ use prs_tests::harness::{Fleet, FleetSettings, Random};
 /// A scenario.
 pub(crate) type Scenario = fn(&mut Fleet, &mut Random);
 
-/// One fleet with its workers is enough for a machine.
+/// Lets one scenario of `make chaos` run at a time: each measures how long its job takes.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

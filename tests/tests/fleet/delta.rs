@@ -15,7 +15,7 @@ def run(mini_batch):
 ";
 
 /// Writes the tables `sales` and `own`, and for each version the rows that it has.
-const TABLES: &str = include_str!("../delta_tables/write.py");
+const TABLES: &str = include_str!("delta_tables/write.py");
 
 /// A job over these versions of the tables at `place`, an input each: table, arguments, and what else is done with its rows.
 fn job_over(place: &str, versions: &[(&str, &str, &str)]) -> Job {

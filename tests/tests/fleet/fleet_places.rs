@@ -48,7 +48,7 @@ fn a_shared_folder_is_the_storage() {
         assert!(refused.stderr.contains(&folder.display().to_string()), "{}", refused.stderr);
     }
 
-    // A database of its own.
+    // A database of its own: the last one, for fleets take the first ones.
     let redis = ("PRS_REDIS_URL".to_owned(), format!("{}/511", fleet.redis.url()));
     let job = job.with_own_variable(&redis.0, &redis.1);
     let variables = [storage, redis];

@@ -103,17 +103,15 @@ fn one_profile_leads_commands_and_worker_to_the_same_fleet() {
     let fleet = Fleet::apart();
     let [_, _, s3] = fleet.addresses();
     let (broker, redis) = (fleet.broker_url(), fleet.redis_url());
-    let (broker, redis) = (
-        broker.split_once('@').unwrap().1,
-        redis.split_once("://").unwrap().1.replace("localhost", "127.0.0.1"),
-    );
+    let (_, broker) = broker.split_once('@').unwrap();
+    let (_, redis) = redis.split_once("://").unwrap();
     let (key, secret) = fleet.s3.key(Rights::All);
     let script = format!(
         "{ECHO}\nfor name in ('MQ_PASSWORD', 'OTHER_PASSWORD'):\n    assert name not in os.environ, name\nassert \
          os.environ['REDIS_AT']\n"
     );
     let job = Job::new(&script).with_files(5).with_own_variable("MQ_PASSWORD", "guest");
-    let job = job.with_own_variable("OTHER_PASSWORD", "hush").with_own_variable("REDIS_AT", &redis);
+    let job = job.with_own_variable("OTHER_PASSWORD", "hush").with_own_variable("REDIS_AT", redis);
     write(
         &job.path("aws"),
         &format!("[team]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n"),

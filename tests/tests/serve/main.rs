@@ -15,6 +15,7 @@ mod serve_logs;
 mod serve_management;
 mod serve_pages;
 mod serve_proxy;
+mod serve_races;
 mod serve_reach;
 mod serve_registry;
 mod serve_restarts;

@@ -27,4 +27,3 @@ pub use self::rabbitmq::RabbitMq;
 pub use self::redis::Redis;
 pub use self::store::Store;
 pub use self::supervised::Supervised;
-pub use self::turn::Turn;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::certificates::Certificates;
+use super::turn::Turn;
 use super::{Supervised, free_port};
 use crate::deadline::wait_for;
 
@@ -34,19 +35,25 @@ pub struct RabbitMq {
     /// The name server of Erlang nodes; a node of a cluster knows that of the first one. A node would start one that
     /// outlives it.
     epmd: Option<Supervised>,
-    /// Last: nobody writes there any more when it is removed.
+    /// Behind the processes: nothing writes there any more when it is removed.
     folder: TempDir,
+    /// Held by a node that one test has to itself.
+    _turn: Option<Turn>,
 }
 
 impl RabbitMq {
     /// The node that the tests of one binary share: what they make there needs names of its own.
     pub fn shared() -> &'static Self {
-        static SHARED: LazyLock<RabbitMq> = LazyLock::new(RabbitMq::start);
+        static SHARED: LazyLock<RabbitMq> = LazyLock::new(|| RabbitMq::start_with(None));
         &SHARED
     }
 
-    /// Starts a node and waits until it serves.
+    /// Starts a node and waits until it serves. Few tests have a node to themselves at a time; others wait for their turn.
     pub fn start() -> Self {
+        Self::start_with(Some(Turn::take()))
+    }
+
+    fn start_with(turn: Option<Turn>) -> Self {
         let epmd_port = free_port();
         let mut epmd = Command::new("epmd");
         epmd.args(["-address", "127.0.0.1", "-port", &epmd_port.to_string()])
@@ -54,7 +61,7 @@ impl RabbitMq {
             .stderr(Stdio::null());
         let epmd = Supervised::start(epmd, None)
             .unwrap_or_else(|error| panic!("epmd cannot be started: {error}; {INSTALL}"));
-        Self::start_beside(epmd_port, Some(epmd))
+        Self { _turn: turn, ..Self::start_beside(epmd_port, Some(epmd)) }
     }
 
     /// Starts a node and makes it one of the cluster of this one. Quorum queues that are declared from now on have a
@@ -81,8 +88,17 @@ impl RabbitMq {
         let configuration = configuration(&certificates, port, tls_port);
         fs::write(folder.path().join("rabbitmq.conf"), configuration).unwrap();
         let server = launch(folder.path(), epmd_port, distribution_port);
-        let mut this =
-            Self { certificates, port, tls_port, epmd_port, distribution_port, server, epmd, folder };
+        let mut this = Self {
+            certificates,
+            port,
+            tls_port,
+            epmd_port,
+            distribution_port,
+            server,
+            epmd,
+            folder,
+            _turn: None,
+        };
         this.wait_until_it_serves();
         this
     }

@@ -1,20 +1,20 @@
-//! Limits how many tests of a program have servers of their own at a time.
+//! Limits how many tests of a program have a RabbitMQ node to themselves at a time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Each of them is a RabbitMQ node that starts, which takes two cores for seconds.
+/// A node that starts takes two cores for seconds.
 const MAX_AT_A_TIME: u32 = 2;
 
 static TAKEN: Mutex<u32> = Mutex::new(0);
 static GIVEN_BACK: Condvar = Condvar::new();
 
-/// The right to have servers of one's own; given back when it is dropped. A test takes one and no second.
+/// The right to start a node; given back when it is dropped. A test takes one and no second.
 #[derive(Debug)]
-pub struct Turn(());
+pub(super) struct Turn(());
 
 impl Turn {
     /// Waits until fewer than two tests have one.
-    pub fn take() -> Self {
+    pub(super) fn take() -> Self {
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = GIVEN_BACK
             .wait_while(taken, |taken| *taken >= MAX_AT_A_TIME)

@@ -2,5 +2,4 @@
 
 mod serve_cost;
 mod serve_limits;
-mod serve_races;
 mod serve_stale;
