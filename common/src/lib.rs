@@ -5,11 +5,11 @@
 //! storage) with their embedded implementations. It runs nothing: planning and watching are in
 //! `prs-orchestrator`, processes in `prs-worker`.
 
+pub mod absent;
 pub mod backoff;
 pub mod calls;
 pub mod checksum;
 pub mod code;
-#[cfg(feature = "fleet")]
 pub mod config;
 pub mod dataset;
 pub mod end_reason;
@@ -30,13 +30,12 @@ pub mod private_folder;
 pub mod process_page;
 pub mod queue;
 mod record;
-#[cfg(feature = "fleet")]
+#[cfg(feature = "s3")]
 mod refusals;
 pub mod registry;
 pub mod remove_tree;
 pub mod seal;
 pub mod segment;
-#[cfg(feature = "fleet")]
 pub mod servers;
 pub mod source_line;
 mod split_mix;

@@ -30,41 +30,36 @@
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `servers`, `blobs`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
-//! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `looks`, `report`, `remove`, `update`; each uses those before it alone.
+//! `blobs`, `audit`, `tokens`, `records`, `submit`, `assets`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `statistics`, `attention`, `looks`, `report`, `remove`, `update`, `serving`; each uses those before it alone. `serving`, which has
+//! what no command line calls, is there with the feature `serve`.
+
+// Futures of a call hold those of the clients of S3, which are deep.
+#![recursion_limit = "256"]
+#![cfg_attr(not(feature = "serve"), allow(dead_code, unused_imports, reason = "a server calls more"))]
 
 pub mod assets;
 pub mod attention;
 pub mod audit;
 pub mod blobs;
 mod caller;
-pub mod code;
-pub mod compare;
 pub mod download;
 pub mod endpoints;
-pub mod error_groups;
 pub mod errors;
 mod failure;
-pub mod fleet;
 pub mod homes;
-pub mod idempotency;
-pub mod index;
-pub mod intake;
 mod interrupts;
 pub mod list;
 pub mod logs;
 pub mod looks;
-pub mod mini_batches;
 pub mod names;
 pub mod paths;
-pub mod phase;
-pub mod pictures;
-pub mod preview;
 pub mod records;
 pub mod remove;
 pub mod report;
 pub mod result;
-pub mod servers;
+#[cfg(feature = "serve")]
+mod serving;
 pub mod show;
 pub mod standing;
 pub mod statistics;
@@ -78,3 +73,8 @@ pub use caller::{Caller, JobView, Unattended, Uploads};
 pub use failure::{Failure, FailureKind, OutputAway, OutputExists, ServerFault};
 pub use homes::Whereabouts;
 pub use interrupts::{Interrupts, Uninterrupted};
+#[cfg(feature = "serve")]
+pub use serving::{
+    code, compare, error_groups, fleet, idempotency, index, intake, mini_batches, phase, pictures, preview,
+    servers,
+};

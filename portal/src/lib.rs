@@ -11,6 +11,7 @@ mod design;
 mod icon;
 mod script;
 pub mod text;
+#[cfg_attr(not(feature = "site"), allow(dead_code, reason = "the pages of a server use more"))]
 pub mod view;
 
 /// The stylesheet: colours, sizes, components; for light and dark pages, forced colours and print.

@@ -19,6 +19,7 @@ pub(crate) enum Code {
     /// The job completed without some of its items, and its job file does not say that any may be missing.
     Incomplete = 10,
     /// A worker that serves one job left it while it goes on.
+    #[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "there is no worker"))]
     LeftJob = 41,
     /// The job failed, or prs itself could not go on.
     Failed = 42,

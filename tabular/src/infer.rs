@@ -58,7 +58,6 @@ impl Evidence {
     const TEXT: u8 = 128;
 
     /// What a column of this type has shown already.
-    #[cfg(feature = "arrow")]
     pub(crate) fn of(column: ColumnType) -> Self {
         Self(match column {
             ColumnType::Int64 => Self::INT,

@@ -22,7 +22,6 @@ mod field;
 mod infer;
 mod json_lines;
 pub mod parquet;
-#[cfg(feature = "arrow")]
 mod read;
 mod reader;
 mod records;
@@ -30,19 +29,15 @@ mod scan;
 mod schema;
 mod split;
 mod value;
-#[cfg(feature = "arrow")]
 mod write;
 
 pub use dialect::{Dialect, DialectError};
 pub use infer::{InferMode, first_fields};
-#[cfg(feature = "arrow")]
 pub use json_lines::{Lines, LinesColumn, read_lines};
 pub use json_lines::{LinesPart, split_lines, split_lines_within};
-#[cfg(feature = "arrow")]
 pub use read::{Batch, ReadError, read, read_some};
 pub use reader::TableReader;
 pub use records::Malformed;
 pub use schema::{ColumnType, Names, Schema, SchemaError, TextRules};
 pub use split::{Header, Slice, SplitError, Splitter, record_starts, split_file, split_with};
-#[cfg(feature = "arrow")]
 pub use write::{WriteError, WriteOptions, Writer, supports};

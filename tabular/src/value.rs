@@ -116,7 +116,6 @@ fn whole_number(text: &[u8]) -> Option<Whole> {
 }
 
 /// The value of up to 18 digits, which cannot overflow.
-#[cfg(any(test, feature = "arrow"))]
 #[inline]
 fn short_digits(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 18 {
@@ -134,7 +133,6 @@ fn short_digits(digits: &[u8]) -> Option<u64> {
 }
 
 /// The value of a field that [`kind`] calls `Int`.
-#[cfg(any(test, feature = "arrow"))]
 #[inline]
 pub(crate) fn int64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -150,7 +148,6 @@ pub(crate) fn int64(text: &[u8]) -> Option<i64> {
 }
 
 /// The value of a whole number without a minus sign that fits 64 bits.
-#[cfg(any(test, feature = "arrow"))]
 #[inline]
 pub(crate) fn uint64(text: &[u8]) -> Option<u64> {
     match whole_number(text)? {

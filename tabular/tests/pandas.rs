@@ -4,7 +4,6 @@
 //! (`pandas_oracle.py`), and the answers are compared. The Python is that of the environment
 //! variable `PRS_TEST_PYTHON`; it needs pandas and pyarrow. Without it these tests fail.
 
-#![cfg(feature = "arrow")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod random;

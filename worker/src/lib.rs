@@ -2,21 +2,26 @@
 //!
 //! One [`run_node`] serves one job on one host. It owns the processes and everything they write; it plans
 //! nothing and decides nothing about the job as a whole. Its folders, from the bottom up: `metrics`, `host`, `inputs`,
-//! `process`, `commit`, `intake`, `dispatcher`, `perf`, `node`, `serve`; a folder uses those before it alone.
+//! `process`, `commit`, `intake`, `dispatcher`, `perf`, `node`, `serve`; a folder uses those before it alone. `serve` is there
+//! with the feature `fleet`.
 
 mod commit;
+mod connect;
 mod dispatcher;
 pub mod foreground;
 mod host;
 pub mod inputs;
 mod intake;
+#[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "nobody asks for any"))]
 pub mod metrics;
 mod node;
 mod node_settings;
 mod perf;
 mod process;
+#[cfg(feature = "fleet")]
 pub mod serve;
 
+pub use connect::{connect_fleet, opener};
 pub use host::allocator::{give_memory_back, keep_little_memory};
 pub use host::descendants::end_left_overs;
 pub use host::environment::{
@@ -30,4 +35,3 @@ pub use host::work_folder::{WorkFolder, WorkFolderError};
 pub use host::{Host, raise_descriptor_limit};
 pub use node::run_node;
 pub use node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
-pub use serve::connect::{connect_fleet, opener};

@@ -42,24 +42,6 @@ pub struct EndKind {
     pub is_complete: bool,
 }
 
-impl EndKind {
-    /// As the name of a count.
-    #[cfg(feature = "fleet")]
-    pub(super) fn name(&self) -> String {
-        let Self { target, state, is_complete } = self;
-        format!("{} {} {target}", state.as_str(), u8::from(*is_complete))
-    }
-
-    /// What a count is of, by its name.
-    #[cfg(feature = "fleet")]
-    pub(super) fn of_name(name: &str) -> Option<Self> {
-        let mut parts = name.splitn(3, ' ');
-        let (state, is_complete, target) = (parts.next()?, parts.next()?, parts.next()?);
-        let state = JobState::ALL.into_iter().find(|each| each.as_str() == state)?;
-        Some(Self { target: target.to_owned(), state, is_complete: is_complete == "1" })
-    }
-}
-
 /// A job that the ledger did not know counts as ended where that was within this time: an older end was counted before the ledger lost
 /// its counts, or is none of those that are counted.
 pub(crate) const ENDED_LATELY: Duration = Duration::from_hours(1);

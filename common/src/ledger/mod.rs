@@ -28,7 +28,7 @@ use bytes::Bytes;
 use crate::mini_batch::MiniBatchIndex;
 
 #[cfg(feature = "fleet")]
-pub use self::redis::{Memory, RedisLedger};
+pub use self::redis::RedisLedger;
 pub use copies::{OfferedCopy, OpenCopy, RunningTry};
 pub use embedded::EmbeddedLedger;
 pub use error::{LedgerError, LedgerErrorKind};
@@ -103,6 +103,15 @@ impl Signal {
     }
 }
 
+/// The memory of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes that it uses.
+    pub used: u64,
+    /// Bytes that it may use; nothing where it may use all that its host has.
+    pub limit: Option<u64>,
+}
+
 /// The ledger of a fleet, or of one process: what it keeps of each job, and what brings jobs and workers together.
 ///
 /// # Contract
@@ -136,6 +145,10 @@ pub trait Ledger: Debug + Display + Send + Sync {
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError>;
     /// Notes that the offers of `target` are filled; after `time` they are compared with storage again.
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError>;
+    /// The time of the server, microseconds since 1970, and its version, empty where it does not tell.
+    async fn clock(&self) -> Result<(u64, String), LedgerError>;
+    /// The memory of the server as far as this user may ask for it, and its version as [`Self::clock`] has it.
+    async fn memory(&self) -> Result<(Option<Memory>, String), LedgerError>;
     /// Notes which storage the ledger belongs to, unless that is noted already; returns the identity of that storage.
     async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError>;
     /// Rings the bells of `target`.

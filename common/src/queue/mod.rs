@@ -15,7 +15,10 @@ use bytes::Bytes;
 
 pub use self::embedded::EmbeddedQueue;
 #[cfg(feature = "fleet")]
-pub use self::rabbitmq::{DEAD_LETTERS, RabbitMqQueue};
+pub use self::rabbitmq::RabbitMqQueue;
+
+/// Where rejected messages go: a durable quorum queue that nobody consumes.
+pub const DEAD_LETTERS: &str = "prs.dead";
 
 /// Meaning of a queue error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

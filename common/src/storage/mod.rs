@@ -10,18 +10,20 @@ mod counted;
 mod ext;
 mod fenced;
 pub mod fixtures;
-#[cfg(feature = "fleet")]
+#[cfg(feature = "s3")]
 mod http;
-#[cfg(feature = "fleet")]
 mod identity;
 mod local;
 mod open;
 mod placing;
 mod public;
 mod reach;
+#[cfg_attr(not(feature = "s3"), path = "no_remote.rs")]
+mod remote;
 mod room;
-#[cfg(feature = "fleet")]
+#[cfg(feature = "s3")]
 mod s3;
+mod s3_options;
 
 use std::fmt::{Debug, Display};
 use std::io;
@@ -35,21 +37,22 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
-#[cfg(feature = "fleet")]
-pub use self::http::{HttpAnswer, HttpClient, HttpStorage};
-#[cfg(feature = "fleet")]
-pub use self::identity::{has_identity, identity};
-#[cfg(feature = "fleet")]
-pub use self::s3::{S3Credentials, S3Options, S3Storage};
+#[cfg(feature = "s3")]
+pub use self::{
+    http::{HttpAnswer, HttpClient, HttpStorage},
+    s3::S3Storage,
+};
 use crate::checksum::StoredChecksum;
 pub use claim::{Claim, ClaimError, ClaimHolder};
 pub use counted::CountedStorage;
 pub use ext::{DiskError, STREAM_PIECE, StorageExt, TransferError, pieces};
+pub use identity::{has_identity, identity};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
 pub use open::{open, open_input, open_within, probe_writable};
 pub use public::is_public;
 pub use reach::{Reach, Use};
 pub use room::Room;
+pub use s3_options::{S3Credentials, S3Options};
 
 /// Longest name of an object anywhere, bytes.
 pub const LONGEST_KEY: usize = 1024;

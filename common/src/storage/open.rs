@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-#[cfg(feature = "fleet")]
 use crate::dataset::http_url::is_http;
 
 use super::fenced::FencedStorage;
+use super::remote;
 use super::{LocalStorage, Reach, Storage, StorageError, StorageErrorKind, Use, is_valid_key};
 
 /// A place that a URL names.
@@ -24,24 +24,15 @@ enum StoreUrl {
 pub async fn open(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
     match parse(url)? {
         StoreUrl::Folder(folder) => Ok(Arc::new(LocalStorage::new(folder))),
-        #[cfg(feature = "fleet")]
-        StoreUrl::Bucket { name, prefix } => {
-            let options = super::S3Options::of_bucket(&name).map_err(|cause| malformed(url, &cause))?;
-            Ok(Arc::new(super::S3Storage::open(&name, &prefix, &options).await?))
-        }
-        #[cfg(not(feature = "fleet"))]
-        StoreUrl::Bucket { name, prefix } => {
-            Err(malformed(&format!("s3://{name}/{prefix}"), "this program was built without S3"))
-        }
+        StoreUrl::Bucket { name, prefix } => remote::open_bucket(&name, &prefix).await,
     }
 }
 
 /// Opens the store of an input at `url`, which is only read: one as [`open`] takes it, or an HTTP server,
 /// `https://host` or `http://user:password@host:port`, which is asked nothing yet.
 pub async fn open_input(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
-    #[cfg(feature = "fleet")]
     if is_http(url) {
-        return Ok(Arc::new(super::HttpStorage::new(url)));
+        return remote::open_http(url, None);
     }
     open(url).await
 }
@@ -49,9 +40,8 @@ pub async fn open_input(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
 /// The same store, of which no more may be used than `reach` allows.
 pub async fn open_within(url: &str, reach: Option<Arc<Reach>>) -> Result<Arc<dyn Storage>, StorageError> {
     let Some(reach) = reach else { return open_input(url).await };
-    #[cfg(feature = "fleet")]
     if is_http(url) {
-        return Ok(Arc::new(super::HttpStorage::within(url, reach)));
+        return remote::open_http(url, Some(reach));
     }
     // Nothing is asked of a store of which nothing may be used.
     if !reach.may_have_some_of(url) {
@@ -113,7 +103,7 @@ fn parse(url: &str) -> Result<StoreUrl, StorageError> {
     }
 }
 
-fn malformed(url: &str, message: &str) -> StorageError {
+pub(super) fn malformed(url: &str, message: &str) -> StorageError {
     // Whatever stands before an `@` may be a password.
     let shown = match url.rsplit_once('@') {
         Some((secret, rest)) => {

@@ -39,16 +39,11 @@ pub fn random_span() -> SpanId {
 }
 
 /// Random bytes, not all of them zero.
-#[cfg(feature = "otel")]
 fn fill(bytes: &mut [u8]) {
     // Without randomness an id is the same as others, which confuses a reader and nothing else.
     let _ = getrandom::fill(bytes);
     bytes[0] |= 1;
 }
-
-/// Programs that tell no spans name none.
-#[cfg(not(feature = "otel"))]
-fn fill(_: &mut [u8]) {}
 
 /// Does work for a span.
 pub async fn within<F: Future>(span: Option<TraceParent>, work: F) -> F::Output {
@@ -72,7 +67,7 @@ pub async fn step<F: Future>(name: &'static str, work: F) -> F::Output {
     done
 }
 
-#[cfg(all(test, not(feature = "otel")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

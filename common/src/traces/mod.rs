@@ -10,21 +10,15 @@
 pub mod ids;
 mod span;
 
-#[cfg(feature = "otel")]
+#[cfg_attr(not(feature = "otel"), path = "off.rs")]
 mod exporter;
 mod here;
-
-#[cfg(not(feature = "otel"))]
-mod off;
 
 pub use ids::{SpanId, TraceId, TraceParent};
 pub use span::{Attribute, Failure, Span};
 
-#[cfg(feature = "otel")]
 pub use exporter::{Sending, is_on, ratio, send, start};
 pub use here::{current, random_span, request, step, within};
-#[cfg(not(feature = "otel"))]
-pub use off::{Sending, is_on, ratio, send, start};
 
 /// Where spans go cannot be understood.
 #[derive(Debug, thiserror::Error)]

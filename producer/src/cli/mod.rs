@@ -8,8 +8,8 @@ mod examples;
 mod fleet;
 mod jobs;
 mod run;
-mod server;
-mod server_limits;
+#[cfg_attr(not(feature = "serve"), path = "no_server.rs")]
+pub(crate) mod server;
 mod servers;
 mod shell;
 mod tokens;
@@ -49,7 +49,7 @@ pub(crate) use endpoints::{
 pub(crate) use fleet::{Doctor, DrainWorker, Profiles, Worker, Workers, WorkersCommand};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
 pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
-pub(crate) use server::{Auth, Serve, TakeUp};
+pub(crate) use server::{Serve, TakeUp};
 pub(crate) use servers::FleetServers;
 pub(crate) use servers::{Servers, not_on_a_fleet};
 pub(crate) use shell::{Completions, Manual, Shell};

@@ -1,6 +1,5 @@
 //! Which servers a command uses: options, variables and the profiles of the configuration.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,10 +31,10 @@ pub(crate) struct FleetServers {
     storage: Option<String>,
     /// Servers that a configuration file has under this name [env: `PRS_PROFILE`].
     #[arg(long, value_name = "NAME", help_heading = FLEET)]
-    profile: Option<String>,
+    pub(super) profile: Option<String>,
     /// Configuration file, in place of prs.yaml here and ~/.config/prs/config.yaml [env: `PRS_CONFIG`].
     #[arg(long, value_name = "FILE", help_heading = FLEET)]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
     /// What names in job files stand for, once the configuration is read.
     #[arg(skip)]
     names: ConfiguredNames,
@@ -45,10 +44,10 @@ pub(crate) struct FleetServers {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Servers {
     #[command(flatten)]
-    fleet: FleetServers,
+    pub(super) fleet: FleetServers,
     /// Use no fleet, whatever variables and configuration files say.
     #[arg(long, help_heading = FLEET, conflicts_with_all = ["broker", "redis", "storage", "profile", "config"])]
-    local: bool,
+    pub(super) local: bool,
 }
 
 impl FleetServers {
@@ -131,24 +130,6 @@ impl Servers {
             }
             Err(error) => Ok(vec![format!("{error}; what it says of names is not used")]),
         }
-    }
-
-    /// Whether no fleet is used, whatever else says.
-    pub(crate) fn is_local(&self) -> bool {
-        self.local
-    }
-
-    /// The options that lead another program to the same configuration, where that is no fleet.
-    pub(crate) fn configuration(&self) -> Vec<OsString> {
-        let FleetServers { profile, config, .. } = &self.fleet;
-        let mut words = Vec::new();
-        if let Some(profile) = profile {
-            words.extend(["--profile".into(), profile.into()]);
-        }
-        if let Some(config) = config {
-            words.extend(["--config".into(), config.into()]);
-        }
-        words
     }
 
     /// What names in job files stand for.

@@ -10,6 +10,8 @@ mod doctor;
 mod endpoints;
 mod errors;
 mod explain;
+#[cfg_attr(not(feature = "fleet"), path = "no_fleet.rs")]
+mod fleet;
 mod gc;
 mod id_file;
 mod list;
@@ -22,20 +24,18 @@ mod remove;
 mod report;
 mod result;
 mod run;
-mod serve;
+#[cfg_attr(not(feature = "serve"), path = "no_server.rs")]
+mod server;
 mod show;
 mod status;
 mod stream;
 mod summary;
-mod take_up;
 #[cfg(test)]
 mod tests;
 mod token;
 mod try_one;
 mod validate;
 mod who;
-mod worker;
-mod workers;
 
 use std::process::ExitCode;
 
@@ -108,10 +108,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
                 "there is no compute to create: a fleet is made of prs worker processes, which serve the target that a job names; map the name in compute: of the configuration",
             )),
             Command::Token(arguments) => Box::pin(token::token(arguments.command, format)).await,
-            Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
-            Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,
-            Command::Serve(arguments) => Box::pin(serve::serve(&arguments, format)).await,
-            Command::TakeUp(arguments) => Box::pin(take_up::take_up(&arguments)).await,
+            Command::Worker(arguments) => Box::pin(fleet::worker(arguments)).await,
+            Command::Workers(arguments) => Box::pin(fleet::workers(&arguments, format)).await,
+            Command::Serve(arguments) => Box::pin(server::serve(&arguments, format)).await,
+            Command::TakeUp(arguments) => Box::pin(server::take_up(&arguments)).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
             Command::Profiles(arguments) => profiles::profiles(&arguments.servers, format),
         }

@@ -13,6 +13,7 @@
 
 pub(crate) mod access;
 pub(crate) mod link;
+#[cfg_attr(not(feature = "oidc"), allow(dead_code, reason = "nobody signs in"))]
 pub(crate) mod oidc;
 pub(crate) mod proxy;
 pub(crate) mod role;

@@ -36,7 +36,7 @@ impl OnTabs {
 
     /// The job with this id, or where steps prepare it, what of it nodes ran last; with `more` parts of its statistics.
     pub(super) async fn at_work(app: &App, id: &str, more: &[&'static str]) -> Result<(Home, Self), Problem> {
-        let home = app.home(id).await?;
+        let home = Box::pin(app.home(id)).await?;
         let record = home.record().await.map_err(|failure| refused(&failure))?;
         let kind = kind_of(&record);
         let home = Box::pin(homes::at_work_of(home, &record, id, &app.whereabouts))

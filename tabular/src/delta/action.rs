@@ -120,11 +120,6 @@ pub(super) fn read_commit(
     if is_empty { Err(damaged(0, "it is empty".to_owned())) } else { Ok(()) }
 }
 
-/// A row of a checkpoint, as JSON has it.
-pub(super) fn of_row(row: Value) -> Result<Action, String> {
-    serde_json::from_value(row).map_err(|error| error.to_string())
-}
-
 /// An error of JSON with its column alone: each line is read by itself.
 fn shown(error: &serde_json::Error) -> String {
     let text = error.to_string();

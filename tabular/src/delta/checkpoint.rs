@@ -11,7 +11,7 @@ use ::parquet::schema::types::{Type, TypePtr};
 use bytes::Bytes;
 
 use super::DeltaError;
-use super::action::{Action, of_row};
+use super::action::Action;
 use crate::parquet::{Footer, locate};
 
 /// What is read of each action.
@@ -22,9 +22,9 @@ const READ: [(&str, &[&str]); 4] = [
     ("sidecar", &["path"]),
 ];
 
-/// Reads the checkpoint `file` of `version`, or one of its parts, and hands its actions to `take`.
+/// Reads the checkpoint `file`, or one of its parts, and hands its actions to `take`.
 pub(super) fn read_checkpoint(
-    (file, version): (&str, u64),
+    file: &str,
     bytes: Bytes,
     mut take: impl FnMut(Action) -> Result<(), DeltaError>,
 ) -> Result<(), DeltaError> {
@@ -45,12 +45,8 @@ pub(super) fn read_checkpoint(
         let wanted = projection(schema).map_err(failed)?;
         for row in reader.get_row_iter(Some(wanted)).map_err(failed)? {
             let row = row.map_err(failed)?;
-            let action = of_row(row.to_json_value()).map_err(damaged)?;
-            // Classic checkpoints may have the column, and nothing in it.
-            if action.sidecar.is_some() {
-                return Err(DeltaError::V2Checkpoint(version));
-            }
-            take(action)?;
+            let action = serde_json::from_value(row.to_json_value());
+            take(action.map_err(|error| damaged(error.to_string()))?)?;
         }
         Ok(())
     }));

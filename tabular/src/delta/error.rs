@@ -35,6 +35,9 @@ pub enum DeltaError {
          and give a version from then on"
     )]
     V2Checkpoint(u64),
+    /// A checkpoint, in a program that was built without Parquet.
+    #[error("_delta_log/{0} is Parquet, and this build of prs has no Parquet (feature parquet)")]
+    NoParquet(String),
     /// A file of the log that cannot be read.
     #[error(
         "_delta_log/{file}{place}: {reason}: bring back the file as it was written, or give a version that does not need it"

@@ -8,6 +8,7 @@
 //! A table that asks its readers for more than that is refused by the name of what it asks for: rows would be wrong else.
 
 mod action;
+#[cfg_attr(not(feature = "parquet"), path = "no_checkpoint.rs")]
 mod checkpoint;
 mod columns;
 mod error;

@@ -75,8 +75,13 @@ impl Replay {
         if log::is_commit(name) {
             return read_commit(name, &bytes, |action| self.apply(name, action));
         }
-        let version = log::version_of(name).unwrap_or_default();
-        read_checkpoint((name, version), bytes, |action| self.apply(name, action))
+        read_checkpoint(name, bytes, |action| {
+            // Classic checkpoints may have the column, and nothing in it.
+            if action.sidecar.is_some() {
+                return Err(DeltaError::V2Checkpoint(log::version_of(name).unwrap_or_default()));
+            }
+            self.apply(name, action)
+        })
     }
 
     fn apply(&mut self, file: &str, action: Action) -> Result<(), DeltaError> {

@@ -3,12 +3,9 @@
 //! A line ends at `\n` and nowhere else, for a string of JSON has no line end inside; a `\r` before it is blank. What a
 //! record holds is not looked at until its slice is read.
 
-#[cfg(feature = "arrow")]
 mod read;
-#[cfg(feature = "arrow")]
 mod scan;
 mod split;
 
-#[cfg(feature = "arrow")]
 pub use read::{Lines, LinesColumn, read_lines};
 pub use split::{LinesPart, split_lines, split_lines_within};

@@ -3,11 +3,12 @@
 //! No data is read here. A process reads it with pyarrow, which its environment has; [`RowGroups`] tells it what.
 
 mod footer;
+mod misfit;
 mod split;
 #[cfg(test)]
 mod tests;
 mod thrift;
-#[cfg(feature = "write-parquet")]
+#[cfg_attr(not(feature = "parquet"), path = "no_write.rs")]
 pub mod write;
 
 use std::fmt;

@@ -46,7 +46,6 @@ pub(crate) struct Block<'a> {
     /// The slice from the block's first record on.
     pub(crate) bytes: &'a [u8],
     /// Number of the block's first record in the slice.
-    #[cfg(any(test, feature = "arrow"))]
     pub(crate) first_record: usize,
     starts: &'a [u32],
     ends: &'a [u32],
@@ -54,13 +53,11 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    #[cfg(any(test, feature = "arrow"))]
     pub(crate) fn records(&self) -> usize {
         self.starts.len()
     }
 
     /// How many records the rest of the slice holds, these included, if it goes on like this.
-    #[cfg(feature = "arrow")]
     pub(crate) fn expected_records(&self) -> usize {
         let read = self.ends.last().map_or(0, |&end| end as usize + 1).max(1);
         self.records() * (self.bytes.len() / read + 1)
@@ -142,7 +139,6 @@ impl<'a> Records<'a> {
         let (_, starts) = self.starts.split_last().expect("the record in progress always has a start");
         Ok((!starts.is_empty()).then_some(Block {
             bytes: &self.bytes[self.base..],
-            #[cfg(any(test, feature = "arrow"))]
             first_record: self.earlier,
             starts,
             ends: &self.ends[..self.whole_fields],

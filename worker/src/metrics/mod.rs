@@ -5,7 +5,6 @@
 //! Nothing here asks a server.
 
 mod family;
-mod listener;
 mod outage;
 mod pulse;
 mod start_reason;
@@ -25,9 +24,8 @@ use prs_common::storage::StorageError;
 use prs_orchestrator::{OrchestratorMetrics, duty_names};
 
 use family::Families;
-pub use listener::{Listener, NotServed};
 use outage::{Dependency, Outages};
-use pulse::Pulse;
+use pulse::{ALIVE_WITHIN, Pulse};
 pub(crate) use start_reason::StartReason;
 use target::OfTarget;
 pub(crate) use target::TargetMetrics;
@@ -120,8 +118,13 @@ impl Metrics {
         }
     }
 
+    /// Whether it has done so lately.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.silent() <= ALIVE_WITHIN
+    }
+
     /// How long it has been since.
-    fn silent(&self) -> Duration {
+    pub(crate) fn silent(&self) -> Duration {
         self.0.as_ref().map_or(Duration::ZERO, |inner| inner.pulse.silent())
     }
 

@@ -5,7 +5,7 @@
 //! server went away: every wait is repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
 
 mod choice;
-pub(crate) mod connect;
+mod listener;
 mod pipelines;
 mod service;
 
@@ -24,6 +24,7 @@ use crate::inputs::side::SideInputStore;
 use crate::metrics::Metrics;
 use crate::{Host, NodeEnd, WorkFolder, find_interpreter};
 use choice::{Choice, Left, choices};
+pub use listener::{Listener, NotServed};
 use pipelines::{Pipelines, is_pipeline};
 pub use service::ServeOutcome;
 use service::Service;

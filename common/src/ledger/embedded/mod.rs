@@ -17,7 +17,7 @@ use self::job::{EmbeddedJob, Job};
 use super::history::of_last_day;
 use super::{
     ASK_IS_TOLD, Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger,
-    KnownJob, Ledger, LedgerError, MOST_ASKED, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+    KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::timestamp::now_us;
 
@@ -152,6 +152,14 @@ impl Ledger for EmbeddedLedger {
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
         self.of_target(target, |target| target.filled_until = Some(Instant::now() + time));
         Ok(())
+    }
+
+    async fn clock(&self) -> Result<(u64, String), LedgerError> {
+        Ok((now_us(), String::new()))
+    }
+
+    async fn memory(&self) -> Result<(Option<Memory>, String), LedgerError> {
+        Ok((None, String::new()))
     }
 
     async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {

@@ -7,7 +7,7 @@ use super::keys::TargetKey;
 use super::membership::micros;
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, scripts};
 use crate::ledger::index::ENDED_LATELY;
-use crate::ledger::{EndKind, IndexChanges, IndexedJob, LedgerError, Noted};
+use crate::ledger::{EndKind, IndexChanges, IndexedJob, JobState, LedgerError, Noted};
 
 /// How long the index remembers that a job was removed.
 const REMOVED_IS_REMEMBERED: Duration = Duration::from_hours(24);
@@ -25,7 +25,7 @@ const KEYS: [TargetKey; 4] =
 pub(super) async fn note(ledger: &RedisLedger, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError> {
     let IndexedJob { job_id, order, summary, ended } = job;
     let (name, ended_us) =
-        ended.as_ref().map(|ended| (ended.kind.name(), ended.ended_us)).unwrap_or_default();
+        ended.as_ref().map(|ended| (name_of(&ended.kind), ended.ended_us)).unwrap_or_default();
     let is_found = noted == Noted::Found;
     let lately = micros(ENDED_LATELY);
     let arguments = (job_id, order, &**summary, is_found, TIME_TO_LIVE.as_secs(), name, ended_us, lately);
@@ -35,7 +35,21 @@ pub(super) async fn note(ledger: &RedisLedger, job: &IndexedJob, noted: Noted) -
 pub(super) async fn ended(ledger: &RedisLedger) -> Result<BTreeMap<EndKind, u64>, LedgerError> {
     let counts: HashMap<String, u64> =
         ledger.run_for("", &scripts::ENDED_JOBS, &[TargetKey::EndedJobs], NONE).await?;
-    Ok(counts.iter().filter_map(|(name, count)| Some((EndKind::of_name(name)?, *count))).collect())
+    Ok(counts.iter().filter_map(|(name, count)| Some((end_kind(name)?, *count))).collect())
+}
+
+/// The name of the count of such ends.
+fn name_of(kind: &EndKind) -> String {
+    let EndKind { target, state, is_complete } = kind;
+    format!("{} {} {target}", state.as_str(), u8::from(*is_complete))
+}
+
+/// What a count is of, by its name.
+fn end_kind(name: &str) -> Option<EndKind> {
+    let mut parts = name.splitn(3, ' ');
+    let (state, is_complete, target) = (parts.next()?, parts.next()?, parts.next()?);
+    let state = JobState::ALL.into_iter().find(|each| each.as_str() == state)?;
+    Some(EndKind { target: target.to_owned(), state, is_complete: is_complete == "1" })
 }
 
 pub(super) async fn forget(ledger: &RedisLedger, job_id: &str) -> Result<(), LedgerError> {

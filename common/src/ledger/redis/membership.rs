@@ -10,11 +10,11 @@ use super::bell::RedisBell;
 use super::job::RedisJob;
 use super::keys::TargetKey;
 use super::packed::Packed;
-use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, scripts};
+use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, memory_in, scripts};
 use crate::ledger::history::of_last_day;
 use crate::ledger::{
     ASK_IS_TOLD, Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger,
-    JobState, KnownJob, Ledger, LedgerError, MOST_ASKED, NodeInfo, Noted, Offer, Offered, Offers,
+    JobState, KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered, Offers,
     TargetCounts,
 };
 use crate::message_pack;
@@ -95,6 +95,15 @@ impl Ledger for RedisLedger {
 
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
         self.run_for(target, &scripts::FILLED, &[TargetKey::Filled], millis(time)).await
+    }
+
+    async fn clock(&self) -> Result<(u64, String), LedgerError> {
+        self.run_for("", &scripts::CLOCK, &[], NONE).await
+    }
+
+    async fn memory(&self) -> Result<(Option<Memory>, String), LedgerError> {
+        let (said, version): (String, String) = self.run_for("", &scripts::ROOM, &[], NONE).await?;
+        Ok((memory_in(&said), version))
     }
 
     async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {

@@ -71,7 +71,7 @@ use self::connection::Connection;
 use self::failure::RedisFailure;
 use self::keys::TargetKey;
 use self::scripts::Script;
-use super::LedgerError;
+use super::{LedgerError, Memory};
 use crate::calls::Calls;
 
 /// How long the keys of a job and of a target are kept when nobody cares for them, far beyond any pause.
@@ -110,11 +110,6 @@ impl RedisLedger {
         Ok(Some(key).filter(|key| !key.is_empty()))
     }
 
-    /// The time of the server, microseconds since 1970, and its version, empty where it does not tell (before 7.0).
-    pub async fn clock(&self) -> Result<(u64, String), LedgerError> {
-        self.run_for("", &scripts::CLOCK, &[], NONE).await
-    }
-
     /// Where the ledger at `url` is, without its password; nothing of a URL that cannot be read.
     pub fn place(url: &str) -> Option<String> {
         Address::parse(url).ok().map(|address| address.to_string())
@@ -125,12 +120,6 @@ impl RedisLedger {
     pub fn counted_by(mut self, calls: Arc<dyn Calls>) -> Self {
         self.connection.calls = Some(calls);
         self
-    }
-
-    /// The memory of the server as far as this user may ask for it, and its version as [`clock`](Self::clock) has it.
-    pub async fn memory(&self) -> Result<(Option<Memory>, String), LedgerError> {
-        let (said, version): (String, String) = self.run_for("", &scripts::ROOM, &[], NONE).await?;
-        Ok((Memory::parse(&said), version))
     }
 
     /// Runs a script on keys of `target`.
@@ -152,24 +141,13 @@ impl RedisLedger {
     }
 }
 
-/// The memory of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// Bytes that it uses.
-    pub used: u64,
-    /// Bytes that it may use; nothing where it may use all that its host has.
-    pub limit: Option<u64>,
-}
-
-impl Memory {
-    /// What the section `memory` of `INFO` says.
-    fn parse(said: &str) -> Option<Self> {
-        let value = |name: &str| {
-            let found = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            found?.trim().parse::<u64>().ok()
-        };
-        Some(Self { used: value("used_memory")?, limit: value("maxmemory").filter(|limit| *limit > 0) })
-    }
+/// The memory of a server, by what the section `memory` of `INFO` says.
+fn memory_in(said: &str) -> Option<Memory> {
+    let value = |name: &str| {
+        let found = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found?.trim().parse::<u64>().ok()
+    };
+    Some(Memory { used: value("used_memory")?, limit: value("maxmemory").filter(|limit| *limit > 0) })
 }
 
 /// A name of one call, for the verb that is not the same when it is called again.

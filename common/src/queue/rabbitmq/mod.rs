@@ -37,11 +37,8 @@ use self::address::Address;
 use self::consume::AmqpDeliveries;
 use self::link::{Link, Purpose};
 use self::trust::Trust;
-use super::{Deliveries, Depth, Queue, QueueError, QueueErrorKind, QueueOptions};
+use super::{DEAD_LETTERS, Deliveries, Depth, Queue, QueueError, QueueErrorKind, QueueOptions};
 use crate::refusals;
-
-/// Where rejected messages go: a durable quorum queue that nobody consumes.
-pub const DEAD_LETTERS: &str = "prs.dead";
 
 /// How often a message may come again before the broker takes it for poison. Never reached: how often a mini-batch
 /// is tried is counted in the ledger.

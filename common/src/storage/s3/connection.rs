@@ -3,10 +3,7 @@
 //! Credentials come from where the AWS tools look: variables, the profile files, a web identity, the container,
 //! the machine. The last of these is asked once and briefly: a laptop has nobody there who answers.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
@@ -26,6 +23,7 @@ use aws_smithy_http_client::tls;
 
 use crate::refusals;
 use crate::storage::StorageErrorKind;
+use crate::storage::s3_options::{GIVEN, OF_BUCKETS, S3Credentials, S3Options};
 
 use super::failure::S3Failure;
 
@@ -35,63 +33,7 @@ const LOOK_FOR_CREDENTIALS: Duration = Duration::from_secs(10);
 /// How long the machine's metadata service may take; where there is one it takes milliseconds.
 const METADATA: Duration = Duration::from_secs(1);
 
-static GIVEN: OnceLock<S3Options> = OnceLock::new();
-/// Buckets that are reached in a way of their own.
-static OF_BUCKETS: OnceLock<BTreeMap<String, S3Options>> = OnceLock::new();
-
-/// How an S3 server is reached. Everything that is absent is looked up where the AWS tools look.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct S3Options {
-    /// The server's URL; absent for AWS itself.
-    pub endpoint: Option<String>,
-    /// The region that requests are signed for; `us-east-1` when nothing names one.
-    pub region: Option<String>,
-    /// The profile of the AWS tools that credentials and region are taken from, where `AWS_PROFILE` names none.
-    pub aws_profile: Option<String>,
-    /// Whether the bucket stands in the host name also at an endpoint of one's own, which otherwise has it in
-    /// the path.
-    pub virtual_host: Option<bool>,
-    /// A PEM file with certificates to trust beside those of the system.
-    pub certificates: Option<PathBuf>,
-    /// Who asks.
-    pub credentials: Option<S3Credentials>,
-    /// Whether nobody does: requests are not signed, as a public bucket takes them.
-    pub anonymous: bool,
-    /// Whether credentials come from `aws_profile` alone, whatever variables say.
-    pub is_profile_alone: bool,
-    /// How long a refusal of what was accepted before may last before it counts as one; 5 minutes when nothing else is
-    /// said.
-    pub refusal_patience: Option<Duration>,
-}
-
-/// An access key and its secret, which no `Debug` shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct S3Credentials {
-    /// The key's name.
-    pub access_key: String,
-    /// What proves that it is ours.
-    pub secret_key: String,
-}
-
-impl fmt::Debug for S3Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3Credentials").finish_non_exhaustive()
-    }
-}
-
 impl S3Options {
-    /// Uses these, as a profile gives them, for every bucket that is opened from now on, where no variable says otherwise.
-    /// Only the first call counts.
-    pub fn set(self) {
-        let _ = GIVEN.set(self);
-    }
-
-    /// Uses these for the buckets of these names that are opened from now on, whatever variables say. Only the first call
-    /// counts.
-    pub fn set_for_buckets(buckets: BTreeMap<String, Self>) {
-        let _ = OF_BUCKETS.set(buckets);
-    }
-
     /// How `bucket` is reached: as was [set](Self::set_for_buckets) for it, and else as [the environment
     /// says](Self::from_environment). Fails with what is wrong there.
     pub fn of_bucket(bucket: &str) -> Result<Self, String> {
@@ -279,12 +221,5 @@ mod tests {
             assert_eq!(failure.kind, StorageErrorKind::InvalidKey);
             assert!(!failure.message.contains("hidden"));
         }
-    }
-
-    #[test]
-    fn credentials_are_not_shown() {
-        let credentials = S3Credentials { access_key: "hidden".into(), secret_key: "hidden".into() };
-        let options = S3Options { credentials: Some(credentials), ..S3Options::default() };
-        assert!(!format!("{options:?}").contains("hidden"));
     }
 }

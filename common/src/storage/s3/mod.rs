@@ -40,12 +40,11 @@ use crate::refusals::PATIENCE;
 
 use super::{
     FolderEntry, FolderListing, GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload,
-    Presign, Presigned, PutMode, Room, Storage, StorageError, StorageErrorKind, StorageExt, Version, Writer,
-    is_valid_key, is_valid_prefix,
+    Presign, Presigned, PutMode, Room, S3Options, Storage, StorageError, StorageErrorKind, StorageExt,
+    Version, Writer, is_valid_key, is_valid_prefix,
 };
 
 use conditions::Heeds;
-pub use connection::{S3Credentials, S3Options};
 pub(super) use failure::causes;
 use failure::{NO_UPLOAD, S3Failure};
 use multipart::Multipart;

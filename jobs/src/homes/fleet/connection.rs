@@ -4,12 +4,13 @@
 //! A call that comes while it is away fails at once, but for one call a pause: that one asks. So an outage costs the calls of
 //! a process nothing, and what is true of it is known soon after its end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prs_common::backoff::Backoff;
-use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
-use prs_common::servers::ConnectError;
+use prs_common::calls::Calls;
+use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind};
+use prs_common::servers::{ConnectError, open_ledger};
 use tokio::time::{Instant, timeout};
 
 use crate::caller::Caller;
@@ -23,6 +24,8 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The connection, or when to look for it again.
 pub(super) struct LedgerConnection {
     url: String,
+    /// Hears of the calls to it.
+    calls: Option<Arc<dyn Calls>>,
     /// Held by the call that connects.
     connecting: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
@@ -31,7 +34,7 @@ pub(super) struct LedgerConnection {
 enum Known {
     /// Nobody has asked for it.
     Nothing,
-    Open(RedisLedger),
+    Open(Arc<dyn Ledger>),
     Away(Away),
 }
 
@@ -43,7 +46,7 @@ struct Away {
 
 /// What a call does about it.
 enum Next {
-    Use(RedisLedger),
+    Use(Arc<dyn Ledger>),
     GoWithout,
     /// Connect; `again` after an outage.
     Connect {
@@ -52,16 +55,16 @@ enum Next {
 }
 
 impl LedgerConnection {
-    /// The ledger at `url`, which is not connected to yet.
-    pub(super) fn new(url: String) -> Self {
-        Self { url, connecting: tokio::sync::Mutex::default(), known: Mutex::new(Known::Nothing) }
+    /// The ledger at `url`, which is not connected to yet; `calls` hears of the calls to it.
+    pub(super) fn new(url: String, calls: Option<Arc<dyn Calls>>) -> Self {
+        Self { url, calls, connecting: tokio::sync::Mutex::default(), known: Mutex::new(Known::Nothing) }
     }
 
     /// The ledger; nothing while it cannot be reached. `caller` hears when it goes, and that it is back.
     ///
     /// # Errors
     /// It refuses this program.
-    pub(super) async fn open(&self, caller: &dyn Caller) -> Result<Option<RedisLedger>, LedgerError> {
+    pub(super) async fn open(&self, caller: &dyn Caller) -> Result<Option<Arc<dyn Ledger>>, LedgerError> {
         let _connecting = match self.next() {
             Next::Use(ledger) => return Ok(Some(ledger)),
             Next::GoWithout => return Ok(None),
@@ -78,7 +81,7 @@ impl LedgerConnection {
             Next::GoWithout => return Ok(None),
             Next::Connect { again } => again,
         };
-        let connect = RedisLedger::connect(&self.url);
+        let connect = open_ledger(&self.url, self.calls.clone());
         let connected = if again {
             timeout(ANSWER, connect).await.unwrap_or_else(|_| Err(no_answer()))
         } else {
@@ -86,7 +89,7 @@ impl LedgerConnection {
         };
         match connected {
             Ok(ledger) => {
-                self.is_back(ledger.clone(), caller);
+                self.is_back(Arc::clone(&ledger), caller);
                 Ok(Some(ledger))
             }
             Err(error) if error.kind == LedgerErrorKind::Unavailable => {
@@ -123,7 +126,7 @@ impl LedgerConnection {
         }
     }
 
-    fn is_back(&self, ledger: RedisLedger, caller: &dyn Caller) {
+    fn is_back(&self, ledger: Arc<dyn Ledger>, caller: &dyn Caller) {
         let former = std::mem::replace(&mut *self.known(), Known::Open(ledger));
         if let Known::Away(away) = former {
             caller.note(&format_args!("Redis answers again, after {} s", away.since.elapsed().as_secs()));
@@ -133,7 +136,7 @@ impl LedgerConnection {
     fn next(&self) -> Next {
         match &*self.known() {
             Known::Nothing => Next::Connect { again: false },
-            Known::Open(ledger) => Next::Use(ledger.clone()),
+            Known::Open(ledger) => Next::Use(Arc::clone(ledger)),
             Known::Away(away) if Instant::now() < away.ask_at => Next::GoWithout,
             Known::Away(_) => Next::Connect { again: true },
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::job::pipeline::step_id;
 use prs_common::layout;
-use prs_common::ledger::{JobLedger, Ledger, LedgerErrorKind};
+use prs_common::ledger::{JobLedger, LedgerErrorKind};
 use prs_common::storage::{Storage, StorageError, is_valid_key};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::gc::removal::remove_job;
@@ -153,11 +153,11 @@ impl JobHome for FleetHome {
             standing.waits_for = away("it gives no answer; shown is what storage knows".to_owned());
             return Ok((record, standing, none));
         };
-        match ask(&ledger, &record, parts).await {
+        match ask(&*ledger, &record, parts).await {
             Ok((state, status, found)) if !state.is_final() => {
                 // Workers serve the steps of a pipeline; it has no node itself.
                 if status.nodes == 0 && record.pipeline.is_none() {
-                    standing.workers = workers(&ledger, &record).await;
+                    standing.workers = workers(&*ledger, &record).await;
                 }
                 let found = parts.iter().zip(found).filter_map(|(name, part)| Some((*name, part?)));
                 Ok((JobRecord { state, status, ..record }, standing, found.collect()))
@@ -172,7 +172,7 @@ impl JobHome for FleetHome {
             _ => {
                 let record = (self as &dyn JobHome).record().await?;
                 if record.result.is_none() && record.pipeline.is_none() {
-                    standing.workers = workers(&ledger, &record).await;
+                    standing.workers = workers(&*ledger, &record).await;
                 }
                 Ok((record, standing, none))
             }
@@ -202,7 +202,7 @@ impl JobHome for FleetHome {
 
     async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure> {
         let ledger = self.reader.ledger(&*self.caller).await?;
-        let ledger = ledger.as_ref().map(|ledger| ledger as &dyn Ledger);
+        let ledger = ledger.as_deref();
         until_ended(ledger, &*self.storage, &seen.record, view, &*self.caller).await
     }
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use prs_common::calls::Calls;
-use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
+use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind};
 use prs_common::servers::{ConnectError, ServerUrls};
 use prs_common::storage::{self, CountedStorage, Storage};
 use prs_orchestrator::job::fleet::{job_ids, job_storage};
@@ -34,8 +33,6 @@ pub struct Reader {
     urls: ServerUrls,
     storage: Arc<dyn Storage>,
     ledger: LedgerConnection,
-    /// Hears of the calls to both.
-    calls: Option<Arc<dyn Calls>>,
     ended: EndedObjects,
     /// Whether storage was seen with its identity.
     had_identity: AtomicBool,
@@ -62,12 +59,11 @@ impl Reader {
                 Some(calls) => Arc::new(CountedStorage::new(storage, Arc::clone(calls))),
                 None => storage,
             };
-            let ledger = LedgerConnection::new(urls.redis.clone());
+            let ledger = LedgerConnection::new(urls.redis.clone(), calls);
             Ok::<_, Failure>(Arc::new(Self {
                 urls: urls.clone(),
                 storage,
                 ledger,
-                calls,
                 ended: EndedObjects::default(),
                 had_identity: AtomicBool::new(false),
             }))
@@ -127,12 +123,8 @@ impl Reader {
     ///
     /// # Errors
     /// It refuses this program.
-    pub async fn ledger(&self, caller: &dyn Caller) -> Result<Option<RedisLedger>, Failure> {
-        let ledger = self.ledger.open(caller).await.map_err(ConnectError::Redis)?;
-        Ok(match &self.calls {
-            Some(calls) => ledger.map(|ledger| ledger.counted_by(Arc::clone(calls))),
-            None => ledger,
-        })
+    pub async fn ledger(&self, caller: &dyn Caller) -> Result<Option<Arc<dyn Ledger>>, Failure> {
+        Ok(self.ledger.open(caller).await.map_err(ConnectError::Redis)?)
     }
 
     /// For how long the ledger has given no answer; nothing where it does, or did a moment ago.

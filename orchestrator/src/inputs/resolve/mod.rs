@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
+use prs_common::absent::absent;
 use prs_common::dataset::http_url::shown;
 use prs_common::dataset::listing::{Entry, EntryRef, Listing, ListingError, ListingOptions};
 use prs_common::dataset::mltable::{Sample, Window};
@@ -19,10 +20,11 @@ use prs_common::dataset::names;
 use prs_common::dataset::remote::{self, RemotePath};
 use prs_common::failpoint;
 use prs_common::job::shuffle::{self, ShuffleStage};
-use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, SideInput};
+use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, OutputFormat, SideInput};
 use prs_common::layout;
 use prs_common::mini_batch::StoreRef;
 use prs_common::storage::StorageError;
+use prs_tabular::parquet::write;
 
 use super::delta::Table;
 use super::manifest::{File, ManifestWriter, Source, Store, Summary};
@@ -81,7 +83,7 @@ impl Audience<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("{input}: {cause}")]
 pub struct ResolveError {
-    /// The input, or side input, with its name.
+    /// The input, or side input, with its name; or the setting.
     pub input: String,
     /// The reason.
     #[source]
@@ -120,6 +122,9 @@ pub enum ResolveCause {
         /// The reason.
         reason: String,
     },
+    /// The program was built without what it takes.
+    #[error("{0}")]
+    Absent(String),
     /// A name that cannot be a file of a node.
     #[error("{name}: {reason}")]
     Name {
@@ -147,6 +152,7 @@ impl ResolveError {
             | ResolveCause::NoneMatches(_)
             | ResolveCause::UnreadFiles(_)
             | ResolveCause::Delta { .. }
+            | ResolveCause::Absent(_)
             | ResolveCause::Name { .. } => false,
         }
     }
@@ -159,6 +165,10 @@ pub async fn resolve(
     runs: Where,
     audience: Audience<'_>,
 ) -> Result<JobSpec, ResolveError> {
+    if spec.output_format.is_some_and(OutputFormat::is_parquet) && !write::IS_HERE {
+        let cause = ResolveCause::Absent(absent("Parquet", "parquet"));
+        return Err(ResolveError { input: "output_format".to_owned(), cause });
+    }
     let scores_mlflow = spec.scores_mlflow();
     for input in &mut spec.inputs {
         let named = |cause| ResolveError { input: format!("input {}", input.name), cause };

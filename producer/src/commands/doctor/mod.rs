@@ -14,6 +14,7 @@ mod servers;
 use std::process::ExitCode;
 
 use prs_common::config::Choice;
+use prs_common::servers::ConnectError;
 use serde::Serialize;
 
 use crate::cli::{Doctor, Format};
@@ -91,7 +92,10 @@ pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCod
         Ok(Some(urls)) => checks.extend(Box::pin(servers::look(&urls)).await),
         Ok(None) => {}
         Err(error) => {
-            let remedy = "name all three, or none";
+            let remedy = match error {
+                ConnectError::Absent => "use a program that was built with it, or add --local",
+                _ => "name all three, or none",
+            };
             checks.push(Check::new("servers", Verdict::Fail, error.to_string(), remedy));
         }
     }

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prs_common::ledger::RedisLedger;
-use prs_common::queue::{Queue, QueueError, QueueErrorKind, QueueOptions, RabbitMqQueue};
-use prs_common::servers::ServerUrls;
+use prs_common::queue::{Queue, QueueError, QueueErrorKind, QueueOptions};
+use prs_common::servers::{ServerUrls, open_broker, open_ledger};
 use prs_common::storage::{self, PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_common::timestamp::now_us;
 
@@ -31,13 +30,13 @@ async fn broker(url: &str) -> Vec<Check> {
         let remedy = remedy(error.is_retryable(), rights);
         vec![Check::new("broker", Verdict::Fail, error.to_string(), remedy)]
     };
-    let queue = match RabbitMqQueue::connect(url).await {
+    let queue = match open_broker(url).await {
         Ok(queue) => queue,
         Err(error) => return failed(error),
     };
     let began = Instant::now();
     let name = format!("prs.doctor.{}", unique());
-    let tried = through(&queue, &name).await;
+    let tried = through(&*queue, &name).await;
     let deleted = queue.delete(&name).await;
     let took = began.elapsed();
     queue.close().await;
@@ -49,7 +48,7 @@ async fn broker(url: &str) -> Vec<Check> {
 }
 
 /// Sends a message through a queue of its own.
-async fn through(queue: &RabbitMqQueue, name: &str) -> Result<(), QueueError> {
+async fn through(queue: &dyn Queue, name: &str) -> Result<(), QueueError> {
     queue.declare(name, QueueOptions::default()).await?;
     queue.publish(name, vec![Bytes::from_static(CONTENT)]).await?;
     let mut deliveries = queue.consume(name, 1).await?;
@@ -66,7 +65,7 @@ async fn through(queue: &RabbitMqQueue, name: &str) -> Result<(), QueueError> {
 
 async fn redis(url: &str) -> Vec<Check> {
     // It tries every command that prs needs.
-    let ledger = match RedisLedger::connect(url).await {
+    let ledger = match open_ledger(url, None).await {
         Ok(ledger) => ledger,
         Err(error) => {
             let rights = "a user of prs needs scripts (eval), and the keys and channels prs:*";

@@ -5,22 +5,15 @@
 //!
 //! A program without the feature `oidc` has no provider (`off`).
 
-#[cfg(not(feature = "oidc"))]
-mod off;
-#[cfg(feature = "oidc")]
+#[cfg_attr(not(feature = "oidc"), path = "off.rs")]
 mod provider;
-#[cfg_attr(not(feature = "oidc"), allow(dead_code, reason = "no browser is sent anywhere"))]
 mod returning;
-#[cfg_attr(not(feature = "oidc"), allow(dead_code, reason = "nobody signs in"))]
 mod sign_in;
 
 use std::fmt;
 
 use url::Url;
 
-#[cfg(not(feature = "oidc"))]
-pub(crate) use off::Provider;
-#[cfg(feature = "oidc")]
 pub(crate) use provider::Provider;
 pub(crate) use returning::{Awaited, Returning};
 pub(crate) use sign_in::SignIn;
@@ -54,7 +47,6 @@ impl fmt::Debug for OidcOptions {
 }
 
 /// A user whom the provider knows.
-#[cfg_attr(not(feature = "oidc"), allow(dead_code, reason = "no provider makes one"))]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     /// What never changes of them.
@@ -66,7 +58,6 @@ pub(crate) struct Known {
 }
 
 /// Why a user did not get in.
-#[cfg_attr(not(feature = "oidc"), allow(dead_code, reason = "no provider makes one"))]
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     /// The provider gives no answer, or none that can be used; why is for the log.
@@ -78,7 +69,6 @@ pub(crate) enum Refused {
 }
 
 /// Whether a provider may be asked at this address: over TLS, or on this machine.
-#[cfg_attr(not(feature = "oidc"), allow(dead_code, reason = "no provider is asked"))]
 pub(crate) fn is_safe(url: &Url) -> bool {
     let is_here = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",

@@ -1,12 +1,19 @@
 //! No identity provider: the program was built without the feature `oidc`.
 
-use super::{Awaited, Known, Refused};
+use url::Url;
+
+use super::{Awaited, Known, OidcOptions, Refused};
 
 /// Is never there.
 #[derive(Debug)]
 pub(crate) enum Provider {}
 
 impl Provider {
+    /// There is none.
+    pub(crate) fn new(_: OidcOptions, _: Url) -> Option<Self> {
+        None
+    }
+
     /// What people call it.
     pub(crate) fn name(&self) -> &str {
         match *self {}

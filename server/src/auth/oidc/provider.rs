@@ -96,13 +96,14 @@ struct NoAnswer(String);
 
 impl Provider {
     /// The provider that is meant, which sends browsers back to `redirect`. Asks it nothing yet.
-    pub(crate) fn new(options: OidcOptions, redirect: Url) -> Self {
-        Self {
+    #[expect(clippy::unnecessary_wraps, reason = "the other one is never there")]
+    pub(crate) fn new(options: OidcOptions, redirect: Url) -> Option<Self> {
+        Some(Self {
             options,
             redirect: RedirectUrl::from_url(redirect),
             asking: Asking::default(),
             said: Mutex::default(),
-        }
+        })
     }
 
     /// What people call it.

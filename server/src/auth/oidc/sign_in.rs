@@ -7,7 +7,6 @@ use super::super::role::{How, Principal};
 use super::super::role_map::RoleMap;
 use super::super::session::SignedIn;
 use super::{Known, OidcOptions, Provider, Returning};
-#[cfg(feature = "oidc")]
 use crate::http::conditional::short_checksum;
 
 /// What the ids of users of the provider begin with: no token has one like it.
@@ -26,29 +25,20 @@ pub(crate) struct SignIn {
 impl SignIn {
     /// With the provider of `options`, whose groups have these `roles`; at a server that browsers reach at `url`. Nothing where the program
     /// was built without it.
-    #[cfg_attr(
-        not(feature = "oidc"),
-        allow(unused_variables, clippy::needless_pass_by_value, reason = "there is no provider")
-    )]
     pub(crate) fn new(
         options: &OidcOptions,
         roles: &RoleMap,
         (url, port): (&Url, u16),
         keys: SessionKeys,
     ) -> Option<Self> {
-        #[cfg(feature = "oidc")]
-        {
-            let redirect = url.join(super::RETURN).ok()?;
-            let text = format!("{} {} {roles:?}", options.issuer, options.client_id);
-            Some(Self {
-                returning: Returning::new(port, url.scheme() == "https", keys),
-                provider: Provider::new(options.clone(), redirect),
-                roles: roles.clone(),
-                rules: short_checksum(text.as_bytes()),
-            })
-        }
-        #[cfg(not(feature = "oidc"))]
-        None
+        let redirect = url.join(super::RETURN).ok()?;
+        let text = format!("{} {} {roles:?}", options.issuer, options.client_id);
+        Some(Self {
+            returning: Returning::new(port, url.scheme() == "https", keys),
+            provider: Provider::new(options.clone(), redirect)?,
+            roles: roles.clone(),
+            rules: short_checksum(text.as_bytes()),
+        })
     }
 
     /// The user with the role of the groups; nothing where they have none.

@@ -27,10 +27,14 @@ mod tests;
 mod types;
 mod unify;
 
+pub use super::misfit::Misfit;
 pub use file::FileWriter;
 pub use header::FrameSchema;
 pub use shown::{Shown, shown};
-pub use unify::{FileSchema, Misfit, unify};
+pub use unify::{FileSchema, unify};
+
+/// Whether this program writes Parquet files.
+pub const IS_HERE: bool = true;
 
 /// Why frames cannot be written.
 #[derive(Debug, thiserror::Error)]

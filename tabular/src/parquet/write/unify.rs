@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::parquet::arrow::ArrowSchemaConverter;
 use arrow_schema::{Field, Schema, SchemaRef};
 
+use super::super::misfit::Misfit;
 use super::header::FrameSchema;
 use super::pandas;
 use super::types::{ORDER, described, has_empty_structure, merged, own_metadata};
@@ -18,36 +19,6 @@ pub struct FileSchema {
     pub(super) pandas: String,
     /// The ordered categories of each column, as text.
     pub(super) orders: Vec<Option<String>>,
-}
-
-/// Why no file can have the rows of all frames.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Misfit {
-    /// No type holds the values of both.
-    Types {
-        /// The column.
-        column: String,
-        /// The first frame that has it, and its type there.
-        first: (u64, String),
-        /// The one that does not fit, and its type there.
-        later: (u64, String),
-    },
-    /// A column has a structure without fields.
-    Empty {
-        /// The column.
-        column: String,
-        /// The first frame that has it.
-        first: u64,
-    },
-    /// A column has a type that Parquet has not.
-    Refused {
-        /// The column.
-        column: String,
-        /// The first frame that has it in such a type.
-        first: u64,
-        /// What is wrong with it.
-        error: String,
-    },
 }
 
 /// The columns of a file with these frames, which are numbered and in order: by name, in the order of their first

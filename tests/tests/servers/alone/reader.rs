@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use prs_common::job::Names;
-use prs_common::ledger::RedisLedger;
+use prs_common::ledger::Ledger;
 use prs_common::servers::ServerUrls;
 use prs_jobs::homes::fleet::Reader;
 use prs_jobs::{Caller, Whereabouts};
@@ -64,7 +64,7 @@ impl Process {
     }
 
     /// What one call gets.
-    async fn ledger(&self) -> Option<RedisLedger> {
+    async fn ledger(&self) -> Option<Arc<dyn Ledger>> {
         self.reader().await.ledger(&*self.caller).await.unwrap()
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prs_worker::inputs::side::SideInputStore;
-use prs_worker::metrics::{Listener, Metrics};
-use prs_worker::serve::{ServeOutcome, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
+use prs_worker::metrics::Metrics;
+use prs_worker::serve::{Listener, ServeOutcome, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_memory_back, tidy_memory};
 use tokio::task::JoinHandle;
 
@@ -15,12 +15,12 @@ use crate::failure::{Code, Failure};
 use crate::terminal::signals::Signals;
 
 /// Serves jobs until it is asked to end, and tells in its log why it cannot.
-pub(super) async fn worker(arguments: Worker) -> ExitCode {
+pub(crate) async fn worker(arguments: Worker) -> Result<ExitCode, Failure> {
     let code = serve(arguments).await.unwrap_or_else(|failure| {
         tracing::error!("{failure}");
         failure.kind.into()
     });
-    code.into()
+    Ok(code.into())
 }
 
 async fn serve(arguments: Worker) -> Result<Code, Failure> {

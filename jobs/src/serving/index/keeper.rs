@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{Ledger, Noted, RedisLedger};
+use prs_common::ledger::{Ledger, Noted};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::record::JobRecordError;
@@ -49,7 +49,7 @@ impl Keeper {
     pub async fn tend(&mut self, whereabouts: &Whereabouts, copy: &IndexCopy) -> Result<(), Failure> {
         let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(()) };
         let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(()) };
-        if !self.keeps(&ledger).await? {
+        if !self.keeps(&*ledger).await? {
             // Another program does: it is asked for again when something may be due.
             (self.looked, self.compared) = (Some(Instant::now()), Some(Instant::now()));
             return Ok(());
@@ -81,7 +81,7 @@ impl Keeper {
         ledger.keep_index(owner, DUTY).await.map_err(Failure::server)
     }
 
-    async fn keeps(&self, ledger: &RedisLedger) -> Result<bool, Failure> {
+    async fn keeps(&self, ledger: &dyn Ledger) -> Result<bool, Failure> {
         ledger.keep_index(&self.owner, DUTY).await.map_err(Failure::server)
     }
 
@@ -115,7 +115,7 @@ impl Keeper {
         (found, total): (u64, u64),
         is_filled: bool,
     ) -> Result<bool, Failure> {
-        if !self.keeps(&index.ledger).await? {
+        if !self.keeps(&*index.ledger).await? {
             return Ok(false);
         }
         let filled = index.ledger.fill_index(&self.owner, found, total, is_filled).await;
@@ -132,7 +132,7 @@ impl Keeper {
 
     async fn look_at_all(&self, index: &Kept<'_>, ids: &[String]) -> Result<(), Failure> {
         for some in ids.chunks(AT_A_TIME) {
-            if !self.keeps(&index.ledger).await? {
+            if !self.keeps(&*index.ledger).await? {
                 return Ok(());
             }
             index.look_at(some, Noted::Now).await?;
@@ -176,7 +176,7 @@ fn is_due(last: Option<Instant>, interval: Duration) -> bool {
 /// The index that is kept.
 struct Kept<'a> {
     reader: Arc<Reader>,
-    ledger: RedisLedger,
+    ledger: Arc<dyn Ledger>,
     whereabouts: &'a Whereabouts,
 }
 
@@ -190,7 +190,7 @@ impl Kept<'_> {
         });
         let homes = homes.collect::<Result<Vec<_>, Failure>>()?;
         for seen in look_at_each(homes, &**caller).await?.into_iter().flatten() {
-            summary(&seen).note(&self.ledger, noted).await.map_err(Failure::server)?;
+            summary(&seen).note(&*self.ledger, noted).await.map_err(Failure::server)?;
         }
         Ok(())
     }

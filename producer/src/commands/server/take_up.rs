@@ -63,7 +63,7 @@ impl Caller for Reporting {
 }
 
 /// Does what the order says.
-pub(super) async fn take_up(arguments: &TakeUp) -> Result<ExitCode, Failure> {
+pub(crate) async fn take_up(arguments: &TakeUp) -> Result<ExitCode, Failure> {
     // One that leads its session already was started by hand.
     let _ = rustix::process::setsid();
     let reporting = Arc::new(Reporting::default());

@@ -1,10 +1,16 @@
 //! The three servers of a fleet: named by URLs, connected to together.
 
+#[cfg_attr(not(feature = "fleet"), path = "no_clients.rs")]
+mod clients;
+
 use std::sync::Arc;
 
-use crate::ledger::{Ledger, LedgerError, RedisLedger};
-use crate::queue::{Queue, QueueError, RabbitMqQueue};
-use crate::storage::{self, Storage, StorageError};
+use crate::absent::absent;
+use crate::ledger::{Ledger, LedgerError};
+use crate::queue::{Queue, QueueError};
+use crate::storage::{Storage, StorageError};
+
+pub use clients::{broker_place, connect, ledger_place, open_broker, open_ledger};
 
 /// Where the servers are. Not to be shown: URLs may hold passwords.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,6 +43,9 @@ pub enum ConnectError {
         .0.join(", ")
     )]
     Missing(Vec<&'static str>),
+    /// The program was built without what connects to them.
+    #[error("{}", absent("fleet", "fleet"))]
+    Absent,
     /// The broker.
     #[error("cannot use the broker: {0}")]
     Broker(#[source] QueueError),
@@ -65,17 +74,20 @@ pub enum ConnectError {
 impl ConnectError {
     /// Whether the command line is at fault, and no server.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Missing(_))
+        matches!(self, Self::Missing(_) | Self::Absent)
     }
 }
 
 impl ServerUrls {
-    /// All three, or an error that names what is missing.
+    /// All three, or an error that names what is missing. A program without clients for them has none.
     pub fn all(
         broker: Option<String>,
         redis: Option<String>,
         storage: Option<String>,
     ) -> Result<Self, ConnectError> {
+        if !clients::ARE_HERE {
+            return Err(ConnectError::Absent);
+        }
         let mut missing = Vec::new();
         let mut take = |url: Option<String>, name| {
             let url = url.filter(|url| !url.is_empty());
@@ -90,43 +102,5 @@ impl ServerUrls {
             storage: take(storage, "--storage (PRS_STORAGE_URL)"),
         };
         if missing.is_empty() { Ok(urls) } else { Err(ConnectError::Missing(missing)) }
-    }
-}
-
-/// Connects to all three side by side; the first that fails says why. They must be those of one fleet.
-pub async fn connect(urls: &ServerUrls) -> Result<Servers, ConnectError> {
-    let queue = async { RabbitMqQueue::connect(&urls.broker).await.map_err(ConnectError::Broker) };
-    let ledger = async { RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis) };
-    let storage = async { storage::open(&urls.storage).await.map_err(ConnectError::Storage) };
-    let (queue, ledger, storage) = tokio::try_join!(queue, ledger, storage)?;
-    let identity = storage::identity(&*storage).await.map_err(ConnectError::Storage)?;
-    let noted = ledger.belongs_to(&identity).await.map_err(ConnectError::Redis)?;
-    if noted != identity {
-        let (ledger, storage) = (ledger.to_string(), storage.to_string());
-        return Err(ConnectError::Apart { ledger, noted, storage, identity });
-    }
-    if let Some(key) = ledger.job_of_a_former_version().await.map_err(ConnectError::Redis)? {
-        tracing::warn!(
-            %ledger,
-            key,
-            "the ledger has jobs of a version of prs before 0.2.0; they are left alone, and served by workers of that version: \
-             delete their keys when none is needed any more"
-        );
-    }
-    Ok(Servers { queue: Arc::new(queue), ledger: Arc::new(ledger), storage })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let url = || Some("x://".to_owned());
-        assert!(ServerUrls::all(url(), url(), url()).is_ok());
-        let error = ServerUrls::all(url(), None, Some(String::new())).err().unwrap();
-        assert!(error.is_usage());
-        let text = error.to_string();
-        assert!(text.contains("--redis (PRS_REDIS_URL), --storage (PRS_STORAGE_URL)"), "{text}");
     }
 }

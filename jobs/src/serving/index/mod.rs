@@ -36,7 +36,7 @@ pub fn summary(seen: &Seen) -> JobSummary {
 pub async fn refresh(whereabouts: &Whereabouts, copy: &mut IndexCopy) -> Result<Option<bool>, Failure> {
     let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(None) };
     let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(None) };
-    match copy.refresh(&ledger).await {
+    match copy.refresh(&*ledger).await {
         Ok(is_changed) => Ok(Some(is_changed)),
         Err(error) => reader.without_ledger(error, &*whereabouts.caller).map(|()| None),
     }
@@ -52,7 +52,7 @@ pub async fn note(whereabouts: &Whereabouts, seen: &Seen) {
     let noted = async {
         let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(()) };
         let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(()) };
-        summary(seen).note(&ledger, Noted::Now).await.map(drop).map_err(Failure::server)
+        summary(seen).note(&*ledger, Noted::Now).await.map(drop).map_err(Failure::server)
     };
     if let Err(failure) = noted.await {
         tracing::debug!(job = seen.record.job_id, %failure, "lists show what was changed a little later");

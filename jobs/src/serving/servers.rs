@@ -2,11 +2,11 @@
 //! runs of this machine. Nothing is written, and passwords are left out of places.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
-use prs_common::ledger::RedisLedger;
-use prs_common::queue::{DEAD_LETTERS, Queue, QueueErrorKind, RabbitMqQueue};
-use prs_common::servers::ServerUrls;
+use prs_common::queue::{DEAD_LETTERS, Queue, QueueErrorKind};
+use prs_common::servers::{ServerUrls, broker_place, ledger_place, open_broker};
 use prs_common::storage::{LocalStorage, Room, Storage, StorageErrorKind};
 use serde::Serialize;
 use tokio::sync::Mutex;
@@ -97,7 +97,7 @@ struct Said {
 #[derive(Debug)]
 pub struct Servers {
     whereabouts: Whereabouts,
-    broker: Mutex<Option<RabbitMqQueue>>,
+    broker: Mutex<Option<Arc<dyn Queue>>>,
 }
 
 impl Servers {
@@ -163,17 +163,17 @@ impl Servers {
             };
             Ok(Said { version: Some(version).filter(|version| !version.is_empty()), room })
         };
-        Box::pin(seen((Dependency::Ledger, "redis"), RedisLedger::place(&urls.redis), look)).await
+        Box::pin(seen((Dependency::Ledger, "redis"), ledger_place(&urls.redis), look)).await
     }
 
     async fn broker(&self, urls: &ServerUrls) -> ServerView {
         let look = async {
             let mut kept = self.broker.lock().await;
             let queue = match &*kept {
-                Some(queue) => queue.clone(),
-                None => RabbitMqQueue::connect(&urls.broker).await.map_err(words)?,
+                Some(queue) => Arc::clone(queue),
+                None => open_broker(&urls.broker).await.map_err(words)?,
             };
-            *kept = Some(queue.clone());
+            *kept = Some(Arc::clone(&queue));
             drop(kept);
             let dead = match queue.depth(DEAD_LETTERS).await {
                 Ok(depth) => depth.ready,
@@ -186,7 +186,7 @@ impl Servers {
                 room: ServerRoom { dead_messages: Some(dead), ..ServerRoom::default() },
             })
         };
-        Box::pin(seen((Dependency::Broker, "rabbitmq"), RabbitMqQueue::place(&urls.broker), look)).await
+        Box::pin(seen((Dependency::Broker, "rabbitmq"), broker_place(&urls.broker), look)).await
     }
 }
 

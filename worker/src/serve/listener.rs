@@ -19,8 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::Metrics;
-use super::pulse::ALIVE_WITHIN;
+use crate::metrics::Metrics;
 
 /// Connections at a time; others wait in the queue of the kernel.
 const CONNECTIONS: usize = 32;
@@ -120,7 +119,7 @@ fn answer(method: &Method, path: &str, metrics: &Metrics) -> Response<Full<Bytes
             return refused;
         }
         "/metrics" => (StatusCode::OK, OPEN_METRICS, metrics.text()),
-        "/livez" if metrics.silent() <= ALIVE_WITHIN => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+        "/livez" if metrics.is_alive() => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
         "/livez" => {
             let seconds = metrics.silent().as_secs();
             let text =

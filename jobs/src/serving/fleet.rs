@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use prs_common::ledger::{Ledger, LedgerError, RedisLedger};
+use prs_common::ledger::{Ledger, LedgerError};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job::ServerError;
 use prs_orchestrator::job::{targets as of_targets, workers as of_workers};
@@ -23,7 +23,7 @@ pub use prs_orchestrator::job::workers::{WORKER_STATES, WorkerView};
 /// Storage or ledger does not answer: there is no figure then.
 pub async fn targets(whereabouts: &Whereabouts) -> Result<Vec<TargetView>, Failure> {
     let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
-    let found = of_targets::targets(&**reader.storage(), &ledger, now_us()).await;
+    let found = of_targets::targets(&**reader.storage(), &*ledger, now_us()).await;
     found.map_err(|error| match error {
         ServerError::Ledger(error) => of_ledger(error, &reader, whereabouts),
         error @ ServerError::Storage(_) => Failure::server(error),
@@ -36,7 +36,7 @@ pub async fn targets(whereabouts: &Whereabouts) -> Result<Vec<TargetView>, Failu
 /// The ledger does not answer.
 pub async fn workers(whereabouts: &Whereabouts, target: Option<&str>) -> Result<Vec<WorkerView>, Failure> {
     let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
-    let found = of_workers::workers(&ledger, target).await;
+    let found = of_workers::workers(&*ledger, target).await;
     found.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
@@ -93,7 +93,7 @@ pub async fn asks(whereabouts: &Whereabouts) -> Result<HashMap<String, Duration>
 /// The ledger does not answer.
 pub async fn drain(whereabouts: &Whereabouts, worker: &str, reason: &str) -> Result<bool, Failure> {
     let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(false) };
-    let asked = of_workers::drain(&ledger, worker, reason).await;
+    let asked = of_workers::drain(&*ledger, worker, reason).await;
     asked.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
@@ -107,7 +107,7 @@ pub async fn ended_jobs(whereabouts: &Whereabouts) -> Result<BTreeMap<EndKind, u
 }
 
 /// Storage and ledger of the fleet; nothing without one.
-async fn servers(whereabouts: &Whereabouts) -> Result<Option<(Arc<Reader>, RedisLedger)>, Failure> {
+async fn servers(whereabouts: &Whereabouts) -> Result<Option<(Arc<Reader>, Arc<dyn Ledger>)>, Failure> {
     let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(None) };
     let ledger = reader.ledger(&*whereabouts.caller).await?;
     let ledger = ledger.ok_or_else(|| Failure::server(anyhow::anyhow!("Redis does not answer")))?;

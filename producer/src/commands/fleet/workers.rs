@@ -1,22 +1,23 @@
 //! `workers`: who serves a fleet, and with what each is busy; asks one to leave.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use console::Term;
-use prs_common::ledger::RedisLedger;
-use prs_common::servers::ConnectError;
+use prs_common::ledger::Ledger;
+use prs_common::servers::{ConnectError, open_ledger};
 use prs_jobs::records;
 use prs_orchestrator::job::workers::{self as of_workers, WorkerView};
 use prs_orchestrator::report::progress_overview::duration;
 
-use super::who::who;
+use super::super::who::who;
 use crate::cli::{DrainWorker, FleetServers, Format, Workers, WorkersCommand};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
 use crate::terminal::table::Table;
 
 /// Lists the workers of a fleet, or does what is said of one.
-pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
     match &arguments.command {
         None => list(arguments, format).await,
         Some(WorkersCommand::Drain(arguments)) => drain(arguments, format).await,
@@ -24,13 +25,13 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
 }
 
 /// The ledger of the fleet: nothing else is asked.
-async fn ledger(servers: &FleetServers) -> Result<RedisLedger, Failure> {
+async fn ledger(servers: &FleetServers) -> Result<Arc<dyn Ledger>, Failure> {
     let Some(urls) = servers.urls_if_any()? else {
         return Err(Failure::wrong(
             "workers are those of a fleet: say which with --profile, or with --broker, --redis and --storage, or the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL",
         ));
     };
-    Ok(RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis)?)
+    Ok(open_ledger(&urls.redis, None).await.map_err(ConnectError::Redis)?)
 }
 
 /// Asks a worker to leave.
@@ -38,7 +39,7 @@ async fn drain(arguments: &DrainWorker, format: Format) -> Result<ExitCode, Fail
     let DrainWorker { worker, reason, servers } = arguments;
     let (ledger, who) = (ledger(servers).await?, who());
     let reason = if reason.is_empty() { format!("asked by {who}") } else { format!("{reason} ({who})") };
-    if !of_workers::drain(&ledger, worker, &reason).await.map_err(Failure::server)? {
+    if !of_workers::drain(&*ledger, worker, &reason).await.map_err(Failure::server)? {
         return Err(Failure::not_found(format!(
             "there is no worker {worker:?}: it has ended, or nothing was heard of it for a minute; prs workers lists those there are"
         )));
@@ -53,7 +54,7 @@ async fn drain(arguments: &DrainWorker, format: Format) -> Result<ExitCode, Fail
 async fn list(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
     let ledger = ledger(&arguments.servers).await?;
     let target = arguments.target.as_deref();
-    let workers = of_workers::workers(&ledger, target).await.map_err(Failure::server)?;
+    let workers = of_workers::workers(&*ledger, target).await.map_err(Failure::server)?;
     if format == Format::Json {
         output::json(&records::Workers { workers })?;
         return Ok(Code::Completed.into());

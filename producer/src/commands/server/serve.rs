@@ -11,11 +11,12 @@ use prs_jobs::intake::Program;
 use prs_jobs::paths::shown;
 use prs_jobs::records::Served;
 use prs_server::{
-    Direct, FirstToken, Limits, LinkError, OidcOptions, Options, ServeError, Server, TlsFiles, ask_for_link,
+    Direct, FirstToken, Limits, LinkError, Options, ServeError, Server, TlsFiles, ask_for_link,
 };
 
-use super::browser;
-use crate::cli::{Auth, Format, Serve};
+use super::super::browser;
+use crate::cli::server::Auth;
+use crate::cli::{Format, Serve};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
@@ -24,14 +25,14 @@ use crate::terminal::signals::Signals;
 const FIRST_TOKEN: &str = "PRS_TOKEN";
 
 /// Serves until Ctrl-C or SIGTERM.
-pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode, Failure> {
     if arguments.link {
         let (url, link) = ask_for_link(&arguments.listen).map_err(Failure::usage)?;
         let record = Served { url, link: Some(link) };
         output::print(format, &record, |record| format!("{}\n", record.link.as_deref().unwrap_or_default()))?;
         return Ok(Code::Completed.into());
     }
-    let oidc = oidc(arguments)?;
+    let oidc = arguments.provider.options()?;
     if arguments.role_map.is_some() && arguments.auth != Auth::Proxy && oidc.is_none() {
         return Err(Failure::usage(anyhow::anyhow!(
             "--role-map gives roles to groups that a proxy or an identity provider names: it goes with --auth proxy, or with --oidc-issuer"
@@ -80,34 +81,6 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
     };
     server.run(ends).await.map_err(failure)?;
     Ok(Code::Completed.into())
-}
-
-/// The identity provider that is named.
-#[cfg(feature = "oidc")]
-fn oidc(arguments: &Serve) -> Result<Option<OidcOptions>, Failure> {
-    let (Some(issuer), Some(client_id)) = (&arguments.oidc_issuer, &arguments.oidc_client_id) else {
-        return Ok(None);
-    };
-    let read = |path: &PathBuf| {
-        let secret = std::fs::read_to_string(path).map(|text| text.trim().to_owned());
-        secret
-            .with_context(|| format!("--oidc-client-secret-file {}", path.display()))
-            .map_err(Failure::usage)
-    };
-    Ok(Some(OidcOptions {
-        client_secret: arguments.oidc_client_secret_file.as_ref().map(read).transpose()?,
-        groups_claim: arguments.oidc_groups_claim.clone().unwrap_or_else(|| "groups".to_owned()),
-        name: arguments.oidc_name.clone().unwrap_or_else(|| issuer.host_str().unwrap_or_default().to_owned()),
-        issuer: issuer.clone(),
-        client_id: client_id.clone(),
-    }))
-}
-
-/// There is none: the program was built without the feature `oidc`.
-#[cfg(not(feature = "oidc"))]
-#[expect(clippy::unnecessary_wraps, reason = "the other one reads a file")]
-fn oidc(_: &Serve) -> Result<Option<OidcOptions>, Failure> {
-    Ok(None)
 }
 
 /// The files of the certificate.

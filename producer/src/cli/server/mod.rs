@@ -1,5 +1,10 @@
 //! What can be said of a server.
 
+mod limits;
+#[cfg_attr(not(feature = "oidc"), path = "no_oidc.rs")]
+mod oidc;
+
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -9,7 +14,9 @@ use prs_server::{Listen, Network, Origin, RoleMap};
 use url::Url;
 
 use super::WhereaboutsArguments;
-use super::server_limits::ServeLimits;
+use super::servers::{FleetServers, Servers};
+use limits::ServeLimits;
+use oidc::Provider;
 
 /// Where a server listens unless it is told otherwise.
 const LISTEN: &str = "127.0.0.1:8470";
@@ -62,26 +69,8 @@ pub(crate) struct Serve {
     /// stand several times.
     #[arg(long = "trust-proxy", value_name = "CIDR")]
     pub(crate) trusted_proxies: Vec<Network>,
-    /// The address of an identity provider (OpenID Connect) that browsers sign in with; its groups have the roles of `--role-map`.
-    #[cfg(feature = "oidc")]
-    #[arg(long, value_name = "URL", requires = "oidc_client_id", conflicts_with = "link")]
-    pub(crate) oidc_issuer: Option<Url>,
-    /// What the server is called at the provider.
-    #[cfg(feature = "oidc")]
-    #[arg(long, value_name = "ID", requires = "oidc_issuer")]
-    pub(crate) oidc_client_id: Option<String>,
-    /// A file with the secret that the server has at the provider.
-    #[cfg(feature = "oidc")]
-    #[arg(long, value_name = "FILE", requires = "oidc_issuer")]
-    pub(crate) oidc_client_secret_file: Option<PathBuf>,
-    /// The claim of the provider's tokens that has the groups; `groups` without it.
-    #[cfg(feature = "oidc")]
-    #[arg(long, value_name = "NAME", requires = "oidc_issuer")]
-    pub(crate) oidc_groups_claim: Option<String>,
-    /// What people call the provider; its host without it.
-    #[cfg(feature = "oidc")]
-    #[arg(long, value_name = "NAME", requires = "oidc_issuer")]
-    pub(crate) oidc_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) provider: Provider,
     /// The roles of groups that a proxy names, such as `admin=prs-admins,submit=ml-*,read=*`; `*` alone is everybody who is known.
     #[arg(long, value_name = "ROLE=GROUP,...")]
     pub(crate) role_map: Option<RoleMap>,
@@ -120,6 +109,26 @@ pub(crate) enum Auth {
     Proxy,
     /// Everybody who reaches it, on a loopback address: for containers and tests.
     None,
+}
+
+impl Servers {
+    /// Whether no fleet is used, whatever else says.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local
+    }
+
+    /// The options that lead another program to the same configuration, where that is no fleet.
+    pub(crate) fn configuration(&self) -> Vec<OsString> {
+        let FleetServers { profile, config, .. } = &self.fleet;
+        let mut words = Vec::new();
+        if let Some(profile) = profile {
+            words.extend(["--profile".into(), profile.into()]);
+        }
+        if let Some(config) = config {
+            words.extend(["--config".into(), config.into()]);
+        }
+        words
+    }
 }
 
 fn url(text: &str) -> Result<Url, String> {
