@@ -43,11 +43,14 @@ build: ## build the programs and the extension in release into target/release
 man: build ## write the pages of the manual into target/man
 	$(RELEASE)/prs man $(TARGET)/man
 
-# No tests, no servers, no optimisation: what the demo waits for is Python's.
-.PHONY: demo demo-time
-demo: demo-time $(VENV)/.examples ## build what the digits example needs, run it, show its result
-	cargo build --profile demo -p prs-producer -p prs-python $(CARGO_FLAGS)
+# No tests, none of the features of prs, no optimisation: what the demo waits for is Python's.
+.PHONY: demo demo-time demo-build
+demo: demo-time demo-build $(VENV)/.digits ## build what the digits example needs, run it, show its result
 	$(IN_VENV) examples/run digits $(DEMO) prs-runs/demo-$(NOW)
+
+demo-build:
+	cargo build --profile demo --no-default-features -p prs-producer -p prs-python $(CARGO_FLAGS)
+	@echo "built without S3, fleet, server and Parquet: make build has all"
 
 demo-time:
 	@echo "builds prs for the demo and runs it: 4 to 12 minutes on two cores the first time, seconds from then on"
@@ -63,7 +66,7 @@ wheel: $(VENV)/.wheel ## build the wheel prs-run in release into target/wheels
 
 # Unit tests come first, what takes long comes last.
 .PHONY: test
-test: test-unit test-rust test-python test-wheel test-manifests test-examples test-bench ## every test that CI runs
+test: test-unit test-rust test-python test-wheel test-manifests test-examples test-demo test-bench ## every test that CI runs
 
 .PHONY: test-build
 test-build: $(VENV)/.dev
@@ -175,6 +178,19 @@ test-oidc: test-build ## signing in with an identity provider, at a server with 
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/oidc" \
 		cargo test -p prs-tests --test serve $(CARGO_FLAGS) -- --ignored oidc::
 
+# What the demo's build runs, and what it says of all that it lacks.
+.PHONY: test-demo
+test-demo: $(VENV)/.dev ## the build that `make demo` makes
+	$(STEP) demo-build $(MAKE) --no-print-directory demo-build
+	PRS_TEST_DEMO_BIN_DIR="$(DEMO)" $(STEP) demo $(VENV)/bin/python -m pytest -q tests/demo
+
+.PHONY: check-features
+check-features: ## check the program with each of its features alone
+	@for feature in s3 fleet serve parquet; do \
+		echo "cargo check -p prs-producer --no-default-features --features '$$feature'"; \
+		cargo check -p prs-producer --no-default-features --features "$$feature" $(CARGO_FLAGS); \
+	done
+
 # Not part of `make test`: it wants a browser, and npm for one file. Pictures of pages are kept in $(TARGET)/look the first time and
 # compared from then on; PRS_TEST_LOOK_KEEP=1 keeps them anew.
 .PHONY: test-portal
@@ -220,6 +236,7 @@ lint: $(VENV)/.dev ## formatting, dependency rules, ruff, types, clippy, docs
 	$(STEP) ruff-format $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	$(STEP) types $(VENV)/bin/mypy
 	$(STEP) clippy cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	$(STEP) no-features cargo clippy -p prs-producer --no-default-features $(CARGO_FLAGS) -- -D warnings -A clippy::pedantic
 	RUSTDOCFLAGS="-D warnings" $(STEP) docs cargo doc --workspace --no-deps $(CARGO_FLAGS)
 	@echo "lint passed; make audit checks licences in full and looks up known vulnerabilities, which needs the network"
 
@@ -254,7 +271,7 @@ install-deps: ## install what the other targets need
 	$(STEP) install $(MAKE) --no-print-directory $(VENV)/.dev servers
 
 .PHONY: nightly
-nightly: lint lint-features audit test ## all that CI leaves out, some hours
+nightly: lint lint-features check-features audit test ## all that CI leaves out, some hours
 	PRS_FUZZ_SECONDS=300 $(MAKE) fuzz
 	$(MAKE) chaos test-mutations test-minio test-kubernetes test-control-plane test-traces test-oidc test-portal test-api compose-smoke
 
@@ -272,7 +289,12 @@ $(VENV)/bin/python:
 	fi
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.examples: examples/requirements.txt | $(VENV)/bin/python
+# Compiled by Python itself when imported, and no more of it.
+$(VENV)/.digits: examples/digits/requirements.txt | $(VENV)/bin/python
+	$(VENV)/bin/pip install -q --no-compile -r examples/digits/requirements.txt
+	@touch $@
+
+$(VENV)/.examples: examples/requirements.txt examples/digits/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r examples/requirements.txt
 	@touch $@
 
@@ -280,9 +302,9 @@ $(VENV)/.wheel: ops/requirements-wheel.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-wheel.txt
 	@touch $@
 
-$(VENV)/.dev: ops/requirements-dev.txt ops/requirements-wheel.txt examples/requirements.txt python/tests/requirements.txt | $(VENV)/bin/python
+$(VENV)/.dev: ops/requirements-dev.txt ops/requirements-wheel.txt examples/requirements.txt examples/digits/requirements.txt python/tests/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-dev.txt
-	@touch $@ $(VENV)/.examples $(VENV)/.wheel
+	@touch $@ $(VENV)/.digits $(VENV)/.examples $(VENV)/.wheel
 
 $(VENV)/.api: ops/requirements-api.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-api.txt
