@@ -82,8 +82,8 @@ test-unit: $(VENV)/.dev servers
 test-rust: test-build servers
 	$(STEP) embedded $(CARGO_TEST) --test embedded -- --test-threads 4 --skip alone::
 	$(STEP) servers $(CARGO_TEST) --test servers -- --test-threads 6 --skip alone::
-	$(STEP) fleet $(CARGO_TEST) --test fleet -- --test-threads 4 --skip alone::
-	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 4 --skip alone::
+	$(STEP) fleet $(CARGO_TEST) --test fleet -- --test-threads 6 --skip alone::
+	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 6 --skip alone::
 	$(STEP) alone $(CARGO_TEST) --no-fail-fast --test embedded --test servers --test fleet --test serve -- --test-threads 1 alone::
 	$(STEP) fuzz env PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-5}" $(CARGO_TEST) --test fuzz
 	$(STEP) chaos $(CARGO_TEST) --test chaos

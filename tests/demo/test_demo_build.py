@@ -1,4 +1,4 @@
-"""The build of prs that `make demo` makes: it runs jobs on this machine, and says of all else that it has none.
+"""The build of prs that `make demo` makes: it runs jobs on this machine, and refuses all else in words.
 
 Needs `PRS_TEST_DEMO_BIN_DIR`, the folder with that build: `make test-demo`.
 """

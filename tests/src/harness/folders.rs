@@ -1,9 +1,9 @@
 //! Copies of folders.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
-/// Copies a folder with all that is in it to `to`, which is made.
+/// Copies a folder with all that is in it to `to`, which is made. Files keep the time of their last change.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -12,7 +12,9 @@ pub fn copy_folder(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy_folder(&entry.path(), &target);
         } else {
-            fs::copy(entry.path(), target).unwrap();
+            fs::copy(entry.path(), &target).unwrap();
+            let changed = entry.metadata().unwrap().modified().unwrap();
+            File::open(target).unwrap().set_modified(changed).unwrap();
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job with this entry script and no input yet. Two processes, nothing else but defaults.
+    /// A job with this entry script and no input yet; nothing else but defaults.
     pub fn new(script: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("prs-").tempdir().unwrap();
         let path = folder.path();
@@ -57,7 +57,6 @@ impl Job {
             .with("source_directory", "code")
             .with("environment", python().display().to_string())
             .with("environment_variables", json!({ "PRS_TEST_MARKS": marks }))
-            .with("process_count_per_node", 2)
             .with("allow_reuse", false)
     }
 
@@ -172,10 +171,14 @@ impl Job {
         fs::remove_file(self.path("marks").join(name)).unwrap();
     }
 
-    /// Writes the job file and returns its path.
+    /// Writes the job file and returns its path. Unless the job says otherwise, two processes run it: one on each of two nodes
+    /// where it speaks to a fleet.
     pub fn write_job_file(&self) -> PathBuf {
         let path = self.path("job.yml");
-        let lines = self.settings.iter().map(|(key, value)| format!("{key}: {value}\n"));
+        let is_of_fleet = self.own_variables().any(|(name, _)| name == "PRS_BROKER_URL");
+        let mut settings = self.settings.clone();
+        settings.entry("process_count_per_node").or_insert_with(|| json!(if is_of_fleet { 1 } else { 2 }));
+        let lines = settings.iter().map(|(key, value)| format!("{key}: {value}\n"));
         write(&path, lines.collect::<String>());
         path
     }

@@ -1,7 +1,7 @@
 //! Where the programs under test are.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Variables of others that programs or processes heed.
 const OTHERS: [&str; 7] = [
@@ -112,13 +112,4 @@ pub fn python() -> PathBuf {
     });
     assert!(path.is_file(), "there is no file {}: make install-deps", path.display());
     path
-}
-
-/// What `code` writes to standard output when it runs by itself, in `folder`: the expected bytes where Python's
-/// own libraries decide.
-pub fn expected_by_python(folder: &Path, code: &str) -> Vec<u8> {
-    let output =
-        Command::new(python()).args(["-c", code]).current_dir(folder).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use prs_tests::harness::{Fleet, Job, expected_by_python, pytest, says};
+use prs_tests::harness::{Fleet, Job, expected_by_python, made_once, pytest, says};
 use serde_json::{Value, json};
 
 /// Gives each row back with the names of its columns.
@@ -17,10 +17,15 @@ def run(mini_batch):
 /// Writes the tables `sales` and `own`, and for each version the rows that it has.
 const TABLES: &str = include_str!("delta_tables/write.py");
 
+/// Puts the tables into the folder of `job`, and the rows of each version.
+fn make_tables(job: &Job) {
+    made_once("delta", &job.path(""), |folder| _ = expected_by_python(folder, TABLES));
+}
+
 /// A job over these versions of the tables at `place`, an input each: table, arguments, and what else is done with its rows.
 fn job_over(place: &str, versions: &[(&str, &str, &str)]) -> Job {
     let job = Job::new(SCRIPT);
-    expected_by_python(&job.path(""), TABLES);
+    make_tables(&job);
     inputs(job, place, versions).with("mini_batch_size", "300")
 }
 
@@ -129,7 +134,7 @@ def run(mini_batch, context):
     return [f\"{key}: {len(mini_batch)} {list(mini_batch.columns)}\" for key in [str(context.partition_key_value)] ] + [None] * (len(mini_batch) - 1)
 ";
     let job = Job::new(script);
-    expected_by_python(&job.path(""), TABLES);
+    make_tables(&job);
     let more = "- filter: id >= 60\n";
     let job = inputs(job, "", &[("sales", "version_as_of: 4", more)]).with("partition_keys", json!(["day"]));
     job.submit().expect_code(0);
@@ -152,7 +157,7 @@ def run(mini_batch):
     return list(mini_batch['id'])
 ";
     let job = Job::new(script);
-    expected_by_python(&job.path(""), TABLES);
+    make_tables(&job);
     let go = job.path("go").display().to_string();
     let job = inputs(job, "", &[("sales", "timestamp_as_of: '2024-01-01T00:00:15Z'", "")])
         .with("run_max_try", 1)

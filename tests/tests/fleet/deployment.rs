@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use prs_tests::harness::{Ended, Fleet, Job, copy_compat, expected_by_python, python};
+use prs_tests::harness::{Ended, Fleet, Job, copy_compat, expected_by_python, made_once, python};
 use serde_json::json;
 
 /// The cases, and how many mini-batches each has. The last one is given its model on the command line.
@@ -21,18 +21,25 @@ const CASES: [(&str, u64, &[&str]); 7] = [
 /// A fresh copy of a case, with its model and with what is expected of it in `expected/`.
 fn case(name: &str) -> Job {
     let job = Job::new("");
-    copy_compat(&format!("deployment-{name}"), &job.path("."));
+    let name = format!("deployment-{name}");
+    made_once(&name, &job.path("."), |case| make(&name, case));
+    job
+}
+
+fn make(name: &str, case: &Path) {
+    copy_compat(name, case);
     for folder in ["model", "made"] {
-        if job.path(folder).join("make.py").is_file() {
-            expected_by_python(&job.path("."), &format!("exec(open('{folder}/make.py').read())"));
-            fs::remove_file(job.path(folder).join("make.py")).unwrap();
+        let make = case.join(folder).join("make.py");
+        if make.is_file() {
+            expected_by_python(case, &fs::read_to_string(&make).unwrap());
+            fs::remove_file(make).unwrap();
         }
     }
-    if job.path("expected.py").is_file() {
-        fs::create_dir_all(job.path("expected")).unwrap();
-        expected_by_python(&job.path("."), "exec(open('expected.py').read())");
+    let expected = case.join("expected.py");
+    if expected.is_file() {
+        fs::create_dir_all(case.join("expected")).unwrap();
+        expected_by_python(case, &fs::read_to_string(expected).unwrap());
     }
-    job
 }
 
 fn environment() -> String {

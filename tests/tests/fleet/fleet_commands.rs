@@ -24,7 +24,7 @@ def run(mini_batch):
 
 /// A job of five files for the workers of `target`.
 fn job(fleet: &Fleet, script: &str, target: &str) -> Job {
-    let job = fleet.job(Job::new(script).with_files(5));
+    let job = fleet.job(Job::new(script).with_files(5)).with("process_count_per_node", 2);
     job.with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]))
         .with("compute_target", target)
         .with("run_invocation_timeout", 600)

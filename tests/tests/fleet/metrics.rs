@@ -131,7 +131,11 @@ impl Scrape {
 #[test]
 fn a_worker_counts_what_its_job_says() {
     let fleet = Fleet::shared();
-    let job = fleet.job(Job::new(ALL_SORTS)).with_files(7).with("mini_batch_size", 1);
+    let job = fleet
+        .job(Job::new(ALL_SORTS))
+        .with_files(7)
+        .with("mini_batch_size", 1)
+        .with("process_count_per_node", 2);
     let job = job.with("compute_target", "counted").with("run_max_try", 2).with("error_threshold", -1);
     let counted = Counted::start(fleet, &job, "counted", &[]);
     assert_eq!(counted.get("/livez"), (200, "ok\n".to_owned()));

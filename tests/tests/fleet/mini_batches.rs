@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 fn job(script: &str, files: usize) -> Job {
     let job = Job::new(script).with_files(files).with("mini_batch_size", 1).with("run_max_try", 2);
     let job = job.with("allowed_failed_count", -1).with("allowed_failed_percent", 100);
-    job.with_runtime_folder()
+    job.with("process_count_per_node", 2).with_runtime_folder()
 }
 
 fn served(job: &Job) -> Web {

@@ -131,7 +131,11 @@ fn an_embedded_job_tells_the_same_everywhere() {
 #[test]
 fn a_report_of_a_running_job_is_of_now() {
     let fleet = Fleet::shared();
-    let job = fleet.job(Job::new(WAITS)).with_files(20).with("mini_batch_size", "1");
+    let job = fleet
+        .job(Job::new(WAITS))
+        .with_files(20)
+        .with("mini_batch_size", "1")
+        .with("process_count_per_node", 2);
     let job = job.with("compute_target", "reported").with("run_invocation_timeout", 600);
     let id = fleet.hand_in(&job);
     let _worker = fleet.worker(&job, &["--target", "reported"]);
@@ -158,7 +162,11 @@ fn a_report_of_a_running_job_is_of_now() {
 #[test]
 fn a_successor_goes_on_with_the_same_sums() {
     let fleet = Fleet::shared();
-    let job = fleet.job(Job::new(WAITS)).with_files(20).with("mini_batch_size", "1");
+    let job = fleet
+        .job(Job::new(WAITS))
+        .with_files(20)
+        .with("mini_batch_size", "1")
+        .with("process_count_per_node", 2);
     let job = job.with("compute_target", "statistics").with("run_invocation_timeout", 600);
     let id = fleet.hand_in(&job);
     let first = fleet.worker(&job, &["--target", "statistics"]);
