@@ -53,7 +53,7 @@ demo-build:
 	@echo "built without S3, fleet, server and Parquet: make build has all"
 
 demo-time:
-	@echo "builds prs for the demo and runs it: 4 to 12 minutes on two cores the first time, seconds from then on"
+	@echo "builds prs for the demo and runs it: about 3 minutes of processor time the first time, seconds from then on"
 
 # auditwheel finds the oldest glibc that the programs run with and puts it into the name of the wheel.
 .PHONY: wheel
