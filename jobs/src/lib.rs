@@ -31,8 +31,8 @@
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
 //! `blobs`, `audit`, `tokens`, `records`, `submit`, `assets`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`,
-//! `statistics`, `attention`, `looks`, `report`, `remove`, `update`, `serving`; each uses those before it alone. `serving`, which has
-//! what no command line calls, is there with the feature `serve`.
+//! `statistics`, `attention`, `looks`, `report`, `remove`, `update`, `serving`; each uses those before it alone. `serving` has the
+//! calls of the server alone, and is there with the feature `serve`.
 
 // Futures of a call hold those of the clients of S3, which are deep.
 #![recursion_limit = "256"]

@@ -108,7 +108,7 @@ impl Signal {
 pub struct Memory {
     /// Bytes that it uses.
     pub used: u64,
-    /// Bytes that it may use; nothing where it may use all that its host has.
+    /// Bytes that it may use, where it may not use all that its host has.
     pub limit: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The clients of RabbitMQ and Redis, which nobody else names.
+//! The clients of RabbitMQ and Redis: no crate above names them.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// What was [set](S3Options::set) for every bucket.
+/// Options for every bucket, as [`S3Options::set`] got them.
 pub(super) static GIVEN: OnceLock<S3Options> = OnceLock::new();
 /// Buckets that are reached in a way of their own.
 pub(super) static OF_BUCKETS: OnceLock<BTreeMap<String, S3Options>> = OnceLock::new();
@@ -25,7 +25,7 @@ pub struct S3Options {
     pub virtual_host: Option<bool>,
     /// A PEM file with certificates to trust beside those of the system.
     pub certificates: Option<PathBuf>,
-    /// Who asks.
+    /// The key that signs requests.
     pub credentials: Option<S3Credentials>,
     /// Whether nobody does: requests are not signed, as a public bucket takes them.
     pub anonymous: bool,
@@ -41,7 +41,7 @@ pub struct S3Options {
 pub struct S3Credentials {
     /// The key's name.
     pub access_key: String,
-    /// What proves that it is ours.
+    /// The key itself.
     pub secret_key: String,
 }
 

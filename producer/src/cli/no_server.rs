@@ -1,4 +1,4 @@
-//! What can be said of a server to a program without the feature `serve`: anything, and it answers that it has none.
+//! Arguments of a server that the program was built without (feature `serve`): it takes any, and answers that it has none.
 
 use std::ffi::OsString;
 

@@ -171,8 +171,8 @@ impl Job {
         fs::remove_file(self.path("marks").join(name)).unwrap();
     }
 
-    /// Writes the job file and returns its path. Unless the job says otherwise, two processes run it: one on each of two nodes
-    /// where it speaks to a fleet.
+    /// Writes the job file and returns its path. Unless the job says otherwise, two processes of this machine run it, or one on
+    /// each node where it speaks to a fleet.
     pub fn write_job_file(&self) -> PathBuf {
         let path = self.path("job.yml");
         let is_of_fleet = self.own_variables().any(|(name, _)| name == "PRS_BROKER_URL");

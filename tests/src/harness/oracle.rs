@@ -1,4 +1,4 @@
-//! Python that runs beside the tests of a program: it says what its own libraries make of something.
+//! A Python that runs beside the tests of a program and tells what its libraries make of something.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -66,6 +66,8 @@ pub fn made_once(name: &str, folder: &Path, make: impl FnOnce(&Path)) {
     let kept = oracle.folder.join(name);
     let mut names = oracle.made.lock().unwrap_or_else(PoisonError::into_inner);
     if !names.contains(name) {
+        // A test that failed may have left half of it.
+        let _ = std::fs::remove_dir_all(&kept);
         std::fs::create_dir(&kept).unwrap();
         make(&kept);
         names.insert(name.to_owned());

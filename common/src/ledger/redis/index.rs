@@ -38,13 +38,13 @@ pub(super) async fn ended(ledger: &RedisLedger) -> Result<BTreeMap<EndKind, u64>
     Ok(counts.iter().filter_map(|(name, count)| Some((end_kind(name)?, *count))).collect())
 }
 
-/// The name of the count of such ends.
+/// Returns the name of the count of such ends.
 fn name_of(kind: &EndKind) -> String {
     let EndKind { target, state, is_complete } = kind;
     format!("{} {} {target}", state.as_str(), u8::from(*is_complete))
 }
 
-/// What a count is of, by its name.
+/// Returns the ends that the count of this name counts.
 fn end_kind(name: &str) -> Option<EndKind> {
     let mut parts = name.splitn(3, ' ');
     let (state, is_complete, target) = (parts.next()?, parts.next()?, parts.next()?);
