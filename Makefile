@@ -74,7 +74,7 @@ test-build: $(VENV)/.dev
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev servers
-	PRS_TEST_PYTHON="$(VENV)/bin/python" $(STEP) unit cargo test --workspace --lib --bins --test pandas $(CARGO_FLAGS)
+	PRS_TEST_PYTHON="$(VENV)/bin/python" $(STEP) unit cargo test --workspace --lib --bin prs --test pandas $(CARGO_FLAGS)
 
 # One test program for each of them, which tests/src/lib.rs describes. Tests in modules called `alone` measure time or fill
 # the machine; all others wait most of the time, and run side by side.
@@ -83,10 +83,10 @@ test-rust: test-build servers
 	$(STEP) embedded $(CARGO_TEST) --test embedded -- --test-threads 4 --skip alone::
 	$(STEP) servers $(CARGO_TEST) --test servers -- --test-threads 6 --skip alone::
 	$(STEP) fleet $(CARGO_TEST) --test fleet -- --test-threads 6 --skip alone::
-	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 6 --skip alone::
+	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 10 --skip alone::
 	$(STEP) alone $(CARGO_TEST) --no-fail-fast --test embedded --test servers --test fleet --test serve -- --test-threads 1 alone::
 	$(STEP) fuzz env PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-5}" $(CARGO_TEST) --test fuzz
-	$(STEP) chaos $(CARGO_TEST) --test chaos
+	$(STEP) chaos $(CARGO_TEST) --test chaos -- --test-threads 6
 
 # A failing input is saved and printed with the command that tries it again; it belongs into tests/tests/fuzz/regressions.rs.
 .PHONY: fuzz
@@ -178,10 +178,10 @@ test-oidc: test-build ## signing in with an identity provider, at a server with 
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/oidc" \
 		cargo test -p prs-tests --test serve $(CARGO_FLAGS) -- --ignored oidc::
 
-# What the demo's build runs, and what it says of all that it lacks.
+# What the demo's build runs, and what it says of all that it lacks. It is also what checks the code without features.
 .PHONY: test-demo
 test-demo: $(VENV)/.dev ## the build that `make demo` makes
-	$(STEP) demo-build $(MAKE) --no-print-directory demo-build
+	$(STEP) demo-build ops/without-warnings $(MAKE) --no-print-directory demo-build
 	PRS_TEST_DEMO_BIN_DIR="$(DEMO)" $(STEP) demo $(VENV)/bin/python -m pytest -q tests/demo
 
 .PHONY: check-features
@@ -236,13 +236,13 @@ lint: $(VENV)/.dev ## formatting, dependency rules, ruff, types, clippy, docs
 	$(STEP) ruff-format $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	$(STEP) types $(VENV)/bin/mypy
 	$(STEP) clippy cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
-	$(STEP) no-features cargo clippy -p prs-producer --no-default-features $(CARGO_FLAGS) -- -D warnings -A clippy::pedantic
 	RUSTDOCFLAGS="-D warnings" $(STEP) docs cargo doc --workspace --no-deps $(CARGO_FLAGS)
 	@echo "lint passed; make audit checks licences in full and looks up known vulnerabilities, which needs the network"
 
 # Not part of `make lint`: each builds half of the workspace once more.
 .PHONY: lint-features
-lint-features: ## clippy for the features that no default has
+lint-features: ## clippy for the features that no default has, and without any
+	cargo clippy -p prs-producer --no-default-features $(CARGO_FLAGS) -- -D warnings -A clippy::pedantic
 	cargo clippy -p prs-common --all-targets --features otel $(CARGO_FLAGS) -- -D warnings
 	cargo clippy -p prs-server --all-targets --features oidc $(CARGO_FLAGS) -- -D warnings
 

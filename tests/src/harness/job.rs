@@ -171,13 +171,16 @@ impl Job {
         fs::remove_file(self.path("marks").join(name)).unwrap();
     }
 
-    /// Writes the job file and returns its path. Unless the job says otherwise, two processes of this machine run it, or one on
-    /// each node where it speaks to a fleet.
+    /// Writes the job file and returns its path. Unless the job says otherwise, two processes of this machine run it; one where
+    /// it reads tables, since every such process imports pandas, and one on each node of a fleet.
     pub fn write_job_file(&self) -> PathBuf {
         let path = self.path("job.yml");
         let is_of_fleet = self.own_variables().any(|(name, _)| name == "PRS_BROKER_URL");
         let mut settings = self.settings.clone();
-        settings.entry("process_count_per_node").or_insert_with(|| json!(if is_of_fleet { 1 } else { 2 }));
+        let inputs = settings.get("inputs").map(Value::to_string).unwrap_or_default();
+        let reads_tables = inputs.contains(r#""tabular""#) || inputs.contains(r#""mltable""#);
+        let processes = if is_of_fleet || reads_tables { 1 } else { 2 };
+        settings.entry("process_count_per_node").or_insert_with(|| json!(processes));
         let lines = settings.iter().map(|(key, value)| format!("{key}: {value}\n"));
         write(&path, lines.collect::<String>());
         path

@@ -1,7 +1,7 @@
 //! Faults while a job runs: workers, servers and ways between them die, come back, lie. Real processes, a seed for
 //! whatever is random, each fault asserted to have happened, and after each job the same oracle (`oracle.rs`).
 //!
-//! Plain `cargo test` runs a selection on two fleets. `make chaos` runs everything, `PRS_CHAOS_ROUNDS` rounds of each
+//! Plain `cargo test` runs a selection on four fleets. `make chaos` runs everything, `PRS_CHAOS_ROUNDS` rounds of each
 //! scenario (3); `PRS_CHAOS_SEED` is the seed of the first round (1), the following ones count up.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
@@ -32,7 +32,7 @@ use lanes::Script;
 use rounds::{round, rounds};
 use speculation::What;
 
-/// One fault of each kind that takes seconds, on one fleet: workers and orchestrators.
+/// One fault of each kind that takes seconds, on one fleet: workers and orchestrators. Four selections run side by side.
 #[test]
 fn a_selection_on_one_fleet() {
     let fleet = &mut rounds::fleet(1);
@@ -51,6 +51,12 @@ fn a_selection_on_one_fleet() {
         failpoints::orchestrator_dies_at(fleet, random, "output_written");
     });
     round("the_orchestrator_panics_once", fleet, |fleet, _| panics::once(fleet, "watches"));
+}
+
+/// Faults of what a job uses beside its workers: side inputs, stragglers, processes with many items, steps of a pipeline.
+#[test]
+fn a_selection_on_a_second_fleet() {
+    let fleet = &mut rounds::fleet(1);
     round("who_fetches_a_side_input_dies", fleet, side_inputs::fetchers_die);
     round("a_worker_of_a_straggler_sleeps", fleet, |fleet, random| {
         speculation::a_run_meets(fleet, random, What::WorkerStopped);
@@ -63,15 +69,21 @@ fn a_selection_on_one_fleet() {
     });
 }
 
-/// One fault of each kind that takes seconds: servers and messages. Runs beside the other selection, on a fleet of its own.
+/// Faults of messages and of storage.
 #[test]
-fn a_selection_on_another_fleet() {
+fn a_selection_on_a_third_fleet() {
     let fleet = &mut rounds::fleet(1);
     round("messages_that_are_none", fleet, messages::that_are_none);
     round("messages_are_forged", fleet, messages::are_forged);
     round("messages_are_damaged", fleet, messages::are_damaged);
     round("the_store_flips_bits", fleet, storage::flips_bits);
     round("a_job_of_another_version", fleet, messages::of_another_version);
+}
+
+/// Faults of servers.
+#[test]
+fn a_selection_on_a_fourth_fleet() {
+    let fleet = &mut rounds::fleet(1);
     round("nobody_is_left", fleet, nobody_left::in_mid_job);
     round("the_store_refuses_for_some_seconds", fleet, refusals::the_store_for_some_seconds);
     round("redis_is_wiped", fleet, servers::redis_is_wiped);

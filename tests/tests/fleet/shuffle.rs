@@ -77,7 +77,7 @@ fn rows(job: &Job) -> String {
 #[test]
 fn rows_with_the_same_values_are_one_dataframe_in_any_format() {
     for kind in ["csv", "parquet", "jsonl"] {
-        let job = grouped(kind);
+        let job = grouped(kind).with("process_count_per_node", 2);
         let ended = job.submit();
         ended.expect_code(0);
         let told = ended.json();
