@@ -150,7 +150,9 @@ fn a_worker_counts_what_its_job_says() {
         let tries =
             |status| now.count(&format!("prs_worker_tries_total{{target=\"counted\",status=\"{status}\"}}"));
         let at_work = now.count("prs_worker_busy_slots{target=\"counted\"}") == 1;
-        (at_work && tries("RUN_DONE") == 5 && tries("RUN_EXCEPTION") == 3).then_some(())
+        // The successor of the process that ended is ready, too.
+        let ready = now.count("prs_worker_init_duration_seconds_count{target=\"counted\"}") == 3;
+        (at_work && ready && tries("RUN_DONE") == 5 && tries("RUN_EXCEPTION") == 3).then_some(())
     });
     let meanwhile = counted.scrape();
     for (sample, expected) in [
