@@ -30,11 +30,16 @@ def failing(start, body):
         ("sys.exit(3)", "SystemExit", "run() called sys.exit(3)"),
         ("sys.exit()", "SystemExit", "run() called sys.exit()"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt", "run() raised KeyboardInterrupt"),
+        ("raise GeneratorExit", "GeneratorExit", "run() raised GeneratorExit"),
         ("raise GeneratorExit('g')", "GeneratorExit", "run() raised GeneratorExit: g"),
         ("class Base(BaseException): pass\nraise Base('b')", "Base", "run() raised Base: b"),
         ("raise MemoryError", "MemoryError", "MemoryError without a message"),
         ("x = [0] * (1 << 60)", "MemoryError", "MemoryError without a message"),
         ("def f(): f()\nf()", "RecursionError", "maximum recursion depth exceeded"),
+        ("x = lambda x: x(x)\nx(x)", "RecursionError", "maximum recursion depth exceeded"),
+        ("return 1 / 0", "ZeroDivisionError", "division by zero"),
+        ("return (1 / 0 for _ in [1])", "ZeroDivisionError", "division by zero"),
+        ("os.close(1)\nos.close(2)\nraise ValueError('mute')", "ValueError", "mute"),
         (
             "class E(Exception):\n    def __str__(self): raise OSError\nraise E",
             "E",
@@ -253,7 +258,8 @@ def test_a_child_left_behind_does_not_hold_the_connection(start):
 
 
 @pytest.mark.parametrize(
-    "closing", ["sys.stdout.close()", "os.close(1)", "sys.stdout = None", "del sys.stdout"]
+    "closing",
+    ["sys.stdout.close()", "os.close(1)", "os.close(0); os.close(2)", "sys.stdout = None", "del sys.stdout"],
 )
 def test_a_closed_standard_output_breaks_nothing(start, closing):
     script = (

@@ -151,7 +151,14 @@ RUN = "def run(mini_batch):\n    return []\n"
             "No module named 'no_such_module'",
         ),
         ({"script": "1 / 0\n"}, "ZeroDivisionError", "division by zero"),
+        ({"script": "raise RuntimeError('at import')\n"}, "RuntimeError", "at import"),
         ({"script": "import sys; sys.exit(3)\n"}, "SystemExit", "importing score.py called sys.exit(3)"),
+        (
+            {"script": "import sys\nsys.exit('enough')\n"},
+            "SystemExit",
+            "importing score.py called sys.exit(enough)",
+        ),
+        ({"script": "def init():\n    pass\n"}, "AttributeError", "has no function run()"),
         ({"script": "x = 1\n"}, "AttributeError", "has no function run()"),
         ({"script": "run = 7\n"}, "TypeError", "is a int, not a function"),
         ({"script": "def run():\n    pass\n"}, "TypeError", "run() takes no argument"),
@@ -173,7 +180,8 @@ RUN = "def run(mini_batch):\n    return []\n"
 )
 def test_a_script_that_cannot_be_used_is_refused_with_the_reason(start, options, category, message):
     error = start(**options).init_failed()
-    stage = "Init" if "def init()" in (options.get("script") or "") else "Import"
+    script = options.get("script") or ""
+    stage = "Init" if "def init()" in script and "def run" in script else "Import"
     assert (error.stage, error.category) == (stage, category)
     assert message in error.message
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from harness import PACKAGE, eventually, extension, files
 
 ENTRY = "from azureml_user.parallel_run import EntryScript\n"
@@ -212,6 +213,34 @@ def test_faulthandler_can_be_switched_on(start):
     process.wait()
     assert "Fatal Python error: Segmentation fault" in process.stderr
     assert "in run" in process.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.chdir('/')",
+        "os.environ.clear()",
+        "sys.path.clear(); sys.modules.pop('os')",
+        "sys.setrecursionlimit(50)",
+        "os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})",
+        "signal.setitimer(signal.ITIMER_REAL, 1000)",
+    ],
+)
+def test_a_script_that_changes_them_harms_nobody(start, change):
+    script = (
+        "import os, signal, sys\nfrom marker import name_of\n"
+        "def run(mini_batch, context):\n"
+        f"    if context.minibatch_index == 1:\n        {change}\n"
+        "    with open(os.path.join(context.output_dir, 'file'), 'w') as file:\n        file.write('x')\n"
+        "    return [name_of(path) for path in mini_batch]\n"
+    )
+    helper = "import os\ndef name_of(path): return os.path.basename(path)\n"
+    process = start(script, code={"marker.py": helper}).ready()
+    for name in "abc":
+        outcome = process.run(files(name))
+        assert (outcome.error, outcome.rows, outcome.files) == (None, name.encode() + b"\n", ["file"])
+    assert process.shutdown() is None
 
 
 def test_times_are_told(start):

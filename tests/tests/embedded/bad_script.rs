@@ -39,19 +39,10 @@ fn a_script_that_is_missing_is_refused() {
 
 #[test]
 fn a_script_that_cannot_be_imported_fails_the_job_with_its_error() {
-    for (script, parts) in [
-        ("import no_such_module\n\ndef run(mini_batch):\n    return []\n", vec!["no_such_module"]),
-        ("raise RuntimeError('at import')\n", vec!["at import"]),
-        ("import sys\nsys.exit('enough')\n", vec!["sys.exit", "enough"]),
-        ("def init():\n    pass\n", vec!["no function run()"]),
-        ("run = 5\n", vec!["run", "not a function"]),
-        ("def run(a, b, c):\n    return []\n", vec!["run()", "3 arguments"]),
-    ] {
-        let job = job(script);
-        let ended = job.submit();
-        job.has_failed(&ended, &parts);
-        assert!(ended.took < PROMPT, "{script:?} took {:?}", ended.took);
-    }
+    let job = job("import no_such_module\n\ndef run(mini_batch):\n    return []\n");
+    let ended = job.submit();
+    job.has_failed(&ended, &["no_such_module"]);
+    assert!(ended.took < PROMPT, "it took {:?}", ended.took);
 }
 
 #[test]
@@ -73,21 +64,13 @@ fn a_process_that_ends_while_it_imports_the_script_fails_the_job() {
 
 #[test]
 fn a_result_of_the_wrong_type_is_explained() {
-    for (returned, parts) in [
-        ("None", vec!["run() returned None", "expected"]),
-        ("'text'", vec!["run() returned a str", "expected"]),
-        ("5", vec!["run() returned an int", "expected"]),
-        ("{'a': 1}", vec!["run() returned a dict", "expected"]),
-    ] {
-        let script = format!("def run(mini_batch):\n    return {returned}\n");
-        let job = job(&script).with("run_max_try", 1).with("error_threshold", 5);
-        job.fails(&["6 items failed", "error_threshold 5"]);
-        let errors = job.run().text("logs/job_error.txt");
-        for part in parts {
-            assert!(errors.contains(part), "{part:?} is not in job_error.txt:\n{errors}");
-        }
-        assert_eq!(job.run().text("logs/user/error.txt"), errors);
+    let job = job("def run(mini_batch):\n    return None\n").with("run_max_try", 1).with("error_threshold", 5);
+    job.fails(&["6 items failed", "error_threshold 5"]);
+    let errors = job.run().text("logs/job_error.txt");
+    for part in ["run() returned None", "expected"] {
+        assert!(errors.contains(part), "{part:?} is not in job_error.txt:\n{errors}");
     }
+    assert_eq!(job.run().text("logs/user/error.txt"), errors);
 }
 
 #[test]
@@ -109,17 +92,9 @@ def run(mini_batch, context):
 #[test]
 fn any_way_out_of_run_is_a_failed_try_and_no_more() {
     for (body, category) in [
-        ("sys.exit()", "SystemExit"),
         ("sys.exit(3)", "SystemExit"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("raise GeneratorExit", "GeneratorExit"),
-        ("exec('class E(Exception):\\n    def __str__(self): raise OSError\\nraise E()')", "E"),
         ("raise ValueError('\\udc80 ' + 'x' * 10_000_000)", "ValueError"),
         ("raise ValueError('a \"quoted\",\\nlong\\r\\nmessage')", "ValueError"),
-        ("x = lambda x: x(x); x(x)", "RecursionError"),
-        ("return iter([1, 2]) and (1 / 0 for _ in [1])", "ZeroDivisionError"),
-        ("return 1 / 0", "ZeroDivisionError"),
-        ("os.close(1); os.close(2); raise ValueError('mute')", "ValueError"),
     ] {
         let job = once(body);
         job.completes();
@@ -139,11 +114,9 @@ fn any_way_out_of_run_is_a_failed_try_and_no_more() {
 #[test]
 fn descriptors_the_script_closes_are_its_own_loss() {
     // Standard output is the script's; closing it harms nothing.
-    for body in ["sys.stdout.close()", "os.close(1)", "os.close(0); os.close(1); os.close(2)"] {
-        let job = once(&format!("{body}; print('unheard') if not sys.stdout.closed else None"));
-        job.completes();
-        assert_eq!(job.run().rows(), ALL_ROWS, "{body}");
-    }
+    let job = once("os.close(0); os.close(1); os.close(2); print('unheard')");
+    job.completes();
+    assert_eq!(job.run().rows(), ALL_ROWS);
     // Closing everything cuts the process off: it is replaced.
     let job = once("os.closerange(3, 1024)");
     job.completes();
@@ -154,16 +127,9 @@ fn descriptors_the_script_closes_are_its_own_loss() {
 #[test]
 fn a_script_that_changes_its_surroundings_harms_nobody() {
     for body in [
-        "os.chdir('/')",
         "import shutil; shutil.rmtree(os.getcwd())",
-        "os.environ.clear()",
-        "sys.path.clear(); sys.modules.pop('os')",
-        "sys.setrecursionlimit(50)",
         "os.umask(0o777)",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
-        "os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None",
-        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})",
-        "signal.setitimer(signal.ITIMER_REAL, 1000)",
     ] {
         let job = once(body);
         let ended = job.submit();
