@@ -59,6 +59,7 @@ mod tests {
         for name in [
             "failed_mini_batches.jsonl",
             "FAILED_mini_batches.JSONL",
+            "Failed_Mini_Batches.JSONL.",
             "failed_mini_batches.jsonl.",
             "failed_mini_batches.jsonl . ",
             "failed_mini_batche\u{17f}.jsonl",

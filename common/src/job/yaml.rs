@@ -361,5 +361,8 @@ mod tests {
             assert_eq!(error.line, Some(line), "{error:?}");
             assert!(error.message.starts_with("not valid YAML at column "), "{error:?}");
         }
+        for yaml in ["a: [", "\u{0}"] {
+            assert!(parse(yaml).is_err(), "{yaml:?}");
+        }
     }
 }

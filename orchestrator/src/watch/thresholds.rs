@@ -61,6 +61,15 @@ mod tests {
             ((-1, -1, 9.9), (1, 1, false), None),
             ((-1, -1, 9.9), (1, 1, true), Some("allowed_failed_percent 9.9")),
             ((-1, -1, 0.0), (0, 0, true), None),
+            ((-1, -1, 100.0), (9, 9, true), None),
+            ((3, -1, 100.0), (3, 3, true), None),
+            ((-1, 3, 100.0), (3, 3, true), None),
+            ((-1, -1, 30.0), (3, 3, true), None),
+            ((2, -1, 100.0), (3, 3, true), Some("error_threshold 2")),
+            ((0, -1, 100.0), (3, 3, true), Some("error_threshold 0")),
+            ((-1, 2, 100.0), (3, 3, true), Some("allowed_failed_count 2")),
+            ((-1, 0, 100.0), (3, 3, true), Some("allowed_failed_count 0")),
+            ((-1, -1, 29.9), (3, 3, true), Some("allowed_failed_percent 29.9")),
         ];
         for ((items, count, percent), (failed, items_failed, complete), expected) in table {
             let mut spec = JobSpec::new("job", "/", "x.py", vec![]);
@@ -71,7 +80,8 @@ mod tests {
             match expected {
                 None => assert_eq!(reason, None),
                 Some(part) => {
-                    assert!(reason.as_deref().is_some_and(|reason| reason.contains(part)), "{reason:?}");
+                    let said = |reason: &str| reason.contains(part) && reason.contains("more than");
+                    assert!(reason.as_deref().is_some_and(said), "{part}: {reason:?}");
                 }
             }
         }

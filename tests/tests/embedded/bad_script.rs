@@ -64,7 +64,8 @@ fn a_process_that_ends_while_it_imports_the_script_fails_the_job() {
 
 #[test]
 fn a_result_of_the_wrong_type_is_explained() {
-    let job = job("def run(mini_batch):\n    return None\n").with("run_max_try", 1).with("error_threshold", 5);
+    let job =
+        job("def run(mini_batch):\n    return None\n").with("run_max_try", 1).with("error_threshold", 5);
     job.fails(&["6 items failed", "error_threshold 5"]);
     let errors = job.run().text("logs/job_error.txt");
     for part in ["run() returned None", "expected"] {

@@ -365,13 +365,10 @@ fn a_former_run_is_run_again_with_changes() {
 fn validate_tells_of_a_script_what_its_processes_would_meet() {
     let table = [
         ("import no_such_module\ndef run(mini_batch):\n    return []\n", "No module named 'no_such_module'"),
-        ("raise RuntimeError('at import')\n", "RuntimeError: at import"),
-        ("def init():\n    pass\n", "has no function run()"),
         (
             "import os\nos._exit(5)\n",
-            "the script cannot be imported: ProcessDied: the process ended by itself (returncode 5) while",
+            "the script cannot be imported: ProcessDied: the process ended by itself (returncode 5) while it imported the script",
         ),
-        ("import os\nos.kill(os.getpid(), 11)\n", "signal 11 (returncode -11) while it imported the script"),
     ];
     for (script, told) in table {
         let job = Job::new(script).with_files(2);

@@ -99,19 +99,9 @@ fn the_end_of_a_job_says_what_is_missing_and_why() {
 
 #[test]
 fn a_threshold_in_the_job_file_allows_what_it_allows() {
-    for (key, value, code) in [
-        ("error_threshold", "-1", 0),
-        ("error_threshold", "3", 0),
-        ("allowed_failed_count", "-1", 0),
-        ("allowed_failed_percent", "100", 0),
-        ("error_threshold", "2", 42),
-        ("logging_level", "INFO", 10),
-    ] {
-        let job = loses().with(key, value);
-        let ended = job.submit();
-        assert_eq!(ended.code, Some(code), "{key}: {value}\n{}", ended.stderr);
-        assert_eq!(ended.json()["complete"], false, "{key}: {value}");
-    }
+    let ended = loses().with("error_threshold", "3").submit();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.json()["complete"], false);
     // On the command line as well.
     let job = loses();
     let ended = job.start_submit(&["--set", "error_threshold=-1"]).wait();

@@ -266,3 +266,31 @@ pub(crate) fn silent_death(stage: Stage, returncode: i32, during: &str) -> Error
     };
     ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_told_as_python_tells_it() {
+        for (status, code, how) in [
+            (0, 0, "ended by itself (returncode 0)"),
+            (7 << 8, 7, "ended by itself (returncode 7)"),
+            (6, -6, "was killed by signal 6 (returncode -6)"),
+            (9, -9, "was killed (returncode -9; the kernel does this when memory runs out)"),
+            (11, -11, "was killed by signal 11 (returncode -11)"),
+            // A signal that left a core behind.
+            (11 | 0x80, -11, "was killed by signal 11 (returncode -11)"),
+        ] {
+            assert_eq!(returncode(Some(ExitStatus::from_raw(status))), code, "{status}");
+            let told = silent_death(Stage::Run, code, "in run()");
+            assert_eq!(
+                (&*told.category, told.message),
+                ("ProcessDied", format!("the process {how} in run()"))
+            );
+        }
+        assert_eq!(returncode(None), -1);
+    }
+}

@@ -185,6 +185,8 @@ fn refused_overrides() {
         ("node_count", "", "\"\" is not a whole number: give a whole number from 1 to 2147483647".to_owned()),
         ("node_cuont", "1", "there is no such key: did you mean `node_count`?".to_owned()),
         ("x", "1", format!("there is no such key; --set takes {allowed}")),
+        ("colour", "red", format!("there is no such key; --set takes {allowed}")),
+        ("run_max_try", "0", "\"0\" is out of range: give a whole number from 1 to 2147483647".to_owned()),
         ("name", "x", format!("the key can only be changed in the job file; --set takes {allowed}")),
     ] {
         let problems = project.problems_with(REQUIRED, &[(key, value)]);

@@ -171,6 +171,7 @@ fn refused_values() {
         ("allowed_failed_percent: -0.1", "-0.1 is out of range: give a number from 0 to 100"),
         ("allowed_failed_percent: .nan", ".nan is not a number: give a number from 0 to 100"),
         ("allowed_failed_percent: 5%", "\"5%\" is not a number: give a number from 0 to 100"),
+        ("allowed_failed_percent: 101", "101 is out of range: give a number from 0 to 100"),
         ("output_action: append", "\"append\" is not one of append_row, summary_only"),
         (
             "append_row_file_name: a/b",
@@ -198,8 +199,11 @@ fn refused_values() {
             "true is not a whole number: give a whole number from 1 to 2147483647",
         ),
         ("run_invocation_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
+        ("process_count_per_node: 0", "0 is out of range: give a whole number from 1 to 2147483647"),
         ("run_max_try: 0", "0 is out of range: give a whole number from 1 to 2147483647"),
+        ("run_max_try: often", "\"often\" is not a whole number: give a whole number from 1 to 2147483647"),
         ("logging_level: ERROR", "\"ERROR\" is not one of WARNING, INFO, DEBUG"),
+        ("logging_level: LOUD", "\"LOUD\" is not one of WARNING, INFO, DEBUG"),
         ("environment_variables: [A]", "a list where a mapping is expected"),
         (
             "compute_target: a b",
@@ -392,6 +396,30 @@ fn settings_among_the_arguments_count_and_stay_there() {
 }
 
 #[test]
+fn failures_are_allowed_where_a_threshold_is_given() {
+    let project = Project::new();
+    for (setting, are_allowed) in [
+        ("error_threshold: -1", true),
+        ("error_threshold: 0", true),
+        ("error_threshold: 3", true),
+        ("allowed_failed_count: -1", true),
+        ("allowed_failed_percent: 100", true),
+        ("arguments: [--error_threshold, 3]", true),
+        ("arguments: [--allowed_failed_count=-1]", true),
+        ("logging_level: INFO", false),
+        ("run_max_try: 1", false),
+        ("", false),
+    ] {
+        let spec = project.load(&format!("{REQUIRED}{setting}\n")).unwrap();
+        assert_eq!(spec.failures_allowed, are_allowed, "{setting}");
+    }
+    for (key, value, are_allowed) in [("error_threshold", "-1", true), ("run_max_try", "1", false)] {
+        let spec = project.load_with(REQUIRED, &[(key, value)]).unwrap();
+        assert_eq!(spec.failures_allowed, are_allowed, "--set {key}={value}");
+    }
+}
+
+#[test]
 fn an_override_changes_the_setting_among_the_arguments() {
     let project = Project::new();
     let yaml =
@@ -442,6 +470,7 @@ fn a_result_that_is_called_csv_and_is_none_is_noted() {
         spec.notes[0].contains("job.yml:4: append_row_file_name: DataFrames go into rows.csv"),
         "{spec:?}"
     );
+    assert_eq!(project.load_with(&csv, &[("output_format", "csv")]).unwrap().notes, [""; 0]);
     let overrides = [("output_format".to_owned(), "csv".to_owned())];
     assert_eq!(
         change(&spec, "job", &overrides, &project.path(""), RunsOn::ThisMachine, &Names::default())
