@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow
 import pytest
-from harness import PACKAGE
+from harness import PACKAGE, delimited
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -397,6 +397,36 @@ def test_steps_that_do_not_fit_the_data_are_told(steps, says):
     assert isinstance(told, str) and says in told
 
 
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (
+            {"keep_columns": ["id", "z"]},
+            "keep_columns names 'z'; the columns are id, text (mini-batch of bytes 8-20)",
+        ),
+        (
+            {"filter": {"text": "", "expression": compare(column("id"), "==", {"text": "x"})}},
+            "column 'id' is of type int64, and the filter compares it with 'x' (mini-batch of bytes 8-20)",
+        ),
+        (
+            conversion(BOOLEAN, "text"),
+            "column 'text': 'x0' is neither true nor false: add it to true_values or false_values, or give "
+            "mismatch_as: true or false (mini-batch of bytes 8-20)",
+        ),
+    ],
+)
+def test_a_process_tells_where_the_data_are_that_a_step_does_not_fit(start, tmp_path, step, says):
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n0,x0\n1,x100\n")
+    work = delimited(path, ["id", "text"], "is", part=(8, 20), records=2)
+    script = "def run(df):\n    return [1] * len(df)\n"
+    process = start(script, inputs=[["in", "tabular", "/in", json.dumps({"steps": [step]})]]).ready()
+    for _ in range(2):
+        error = process.run(work).error
+        assert (error.stage, error.category, error.message) == ("Load", "DataError", f"{path}: {says}")
+    assert process.shutdown() is None
+
+
 def test_columns_stay_in_the_order_of_the_data_and_the_path_is_first():
     frame = pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": [5, 6], "late": ["x", "x"]})
     steps = [{"keep_columns": ["c", "a", "Path"]}, {"extract_columns": ["late"]}, {"drop_columns": ["a"]}]
@@ -447,6 +477,29 @@ def test_slices_with_their_windows_are_the_rows_that_pandas_takes(values, cuts, 
             found.extend(work.do(one.copy(), "/in/a", 0, (first, end))[0]["id"])
     expected = table.query("v != 2")["id"].iloc[skip:]
     assert found == list(expected if take is None else expected.iloc[:take])
+
+
+@pytest.mark.parametrize(("skip", "take"), [(0, 5), (3, 4), (7, 9), (12, 100)])
+def test_rows_of_a_sample_are_counted_as_they_are_drawn(monkeypatch, skip, take):
+    def draws(row):
+        return row * 7 % 5 < 2
+
+    extension = SimpleNamespace(
+        sample_mask=lambda sample, origin, first, rows: bytes(draws(first + at) for at in range(rows))
+    )
+    monkeypatch.setitem(sys.modules, "prs_process", extension)
+    count = TableWork(json.dumps({"steps": [{"sample": {}}, {"count": {}}]}), FRAMES.text)
+    work = TableWork(json.dumps({"steps": [{"sample": {}}, {"window": {}}]}), FRAMES.text)
+    found, left, wanted = [], skip, take
+    for first in range(0, 40, 8):
+        one = pd.DataFrame({"id": range(first, first + 8)})
+        [(rows, _)] = count.do(one.copy(), "/in/a", first, None, 7)[0].itertuples(index=False, name=None)
+        begin = min(left, rows)
+        end = min(rows, begin + wanted)
+        left, wanted = left - begin, wanted - (end - begin)
+        if end > begin:
+            found.extend(work.do(one.copy(), "/in/a", first, (begin, end))[0]["id"])
+    assert found == [row for row in range(40) if draws(row)][skip : skip + take]
 
 
 def test_a_slice_without_a_row_is_counted():

@@ -176,6 +176,39 @@ mod tests {
     }
 
     #[test]
+    fn every_window_takes_the_rows_that_it_names() {
+        // What a filter leaves of slices of 250, 3, 200 and 147 rows, and of smaller ones.
+        for left in [&[83, 1, 67, 49][..], &[0, 3, 0, 0, 9, 2], &[7], &[0, 0]] {
+            let lines = left.iter().enumerate().map(|(at, rows)| format!("a {rows} {at}\n"));
+            let text = lines.collect::<Vec<_>>().concat();
+            let all = left.iter().sum::<u64>();
+            for (skip, take) in [
+                (10, Some(100)),
+                (0, Some(3)),
+                (0, Some(300)),
+                (60, Some(30)),
+                (1, None),
+                (85, Some(9_000)),
+                (1, Some(8)),
+            ] {
+                let (_file, mut counts) = counts(&text);
+                let mut counted = counts.of_input("a", Window { skip, take }).unwrap();
+                let (mut found, mut before) = (Vec::new(), 0);
+                for (at, rows) in (0..).zip(left) {
+                    if !counted.is_over() {
+                        let taken = counted.next(at).unwrap().unwrap_or(0..*rows);
+                        found.extend(taken.map(|row| before + row));
+                    }
+                    before += rows;
+                }
+                counted.finish().unwrap();
+                let end = take.map_or(all, |take| all.min(skip + take));
+                assert_eq!(found, (skip..end).collect::<Vec<_>>(), "{left:?} {skip} {take:?}");
+            }
+        }
+    }
+
+    #[test]
     fn other_slices_than_were_counted_are_refused() {
         for text in ["a 3 12\n", "b 3 11\n", ""] {
             let (_file, mut counts) = counts(text);

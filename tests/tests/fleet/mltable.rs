@@ -131,26 +131,6 @@ fn data_that_a_step_does_not_fit_fails_its_mini_batches_alone() {
         message(1)
     );
     assert_eq!((failed.len(), job.run().rows().len()), (2, 200));
-    for (transformations, says) in [
-        (
-            "- keep_columns: [id, z]\n",
-            "keep_columns names 'z'; the columns are id, text (mini-batch of bytes ",
-        ),
-        (
-            "- filter: text > '5' and id == 'x'\n",
-            "column 'id' is of type int64, and the filter compares it with 'x'",
-        ),
-        (
-            "- convert_column_types: [{columns: text, column_type: boolean}]\n",
-            "column 'text': 'x0' is neither true nor false",
-        ),
-    ] {
-        let job = rows(IDS, transformations).with("run_max_try", 1);
-        job.submit();
-        let failed = job.run().failed_mini_batches();
-        let message = failed[0]["tries"][0]["message"].as_str().unwrap();
-        assert!(message.contains("/data/a.csv: ") && message.contains(says), "{message}");
-    }
 }
 
 #[test]

@@ -85,9 +85,20 @@ mod tests {
         assert_eq!((read.is_unread, read.window.take), (false, Some(3)));
         assert_eq!(read.path, "s3://bucket/p-prep/output/table/MLTable");
 
-        let mut files = input("file");
-        read_of_step(&mut files, "s3://bucket/out", "paths: [folder: .]\n".to_owned()).unwrap();
-        assert_eq!(files.source, InputSource::Remote(vec!["s3://bucket/out/".to_owned()]));
+        for (table, source) in [
+            ("paths: [folder: .]\n", "s3://bucket/out/"),
+            ("paths: [file: notes.txt]\n", "s3://bucket/out/notes.txt"),
+            // Files are what it reads its rows of.
+            (
+                "paths: [pattern: ./*/ids.csv]\ntransformations: [read_delimited]\n",
+                "s3://bucket/out/*/ids.csv",
+            ),
+        ] {
+            let mut files = input("file");
+            read_of_step(&mut files, "s3://bucket/out", table.to_owned()).unwrap();
+            assert_eq!(files.source, InputSource::Remote(vec![source.to_owned()]), "{table}");
+            assert_eq!((files.kind, files.tabular), (InputKind::File, None), "{table}");
+        }
     }
 
     #[test]
@@ -99,8 +110,24 @@ mod tests {
                 "s3://bucket/o/MLTable:2: paths[0].file: ../a is not below the folder",
             ),
             ("file", "paths:\n- /data\n", "s3://bucket/o/MLTable:2: paths[0]: /data is not below the folder"),
+            (
+                "file",
+                "paths:\n- file: x/ids.csv\n- file: ../a.csv\n",
+                "s3://bucket/o/MLTable:3: paths[1].file: ../a.csv is not below the folder",
+            ),
+            (
+                "file",
+                "paths:\n- folder: /tmp\n",
+                "s3://bucket/o/MLTable:2: paths[0].folder: /tmp is not below the folder of the table",
+            ),
             ("tabular", "paths: [file: a]\n", "no transformation reads rows"),
-            ("file", "paths: [\n", "not valid YAML"),
+            ("tabular", "paths: [folder: .]\n", "transformations: no transformation reads rows"),
+            ("file", "paths: [\n", "s3://bucket/o/MLTable:2: not valid YAML"),
+            (
+                "tabular",
+                "paths: [folder: x]\ntransformations:\n- read_delimited\n- keep_colums: a\n",
+                "s3://bucket/o/MLTable:4: transformations[1].keep_colums: there is no such transformation: did you mean `keep_columns`?",
+            ),
             (
                 "tabular",
                 "paths: [file: a]\ntransformations: [read_parquet, filter: a > 1, skip: 2]\n",

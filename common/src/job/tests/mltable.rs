@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::dataset::mltable::Window;
 
 /// A job over the table in `table/`.
 const TABLE: &str = "name: job-1\nentry_script: score.py\ninputs: [{type: mltable, path: table}]\n";
@@ -125,6 +126,48 @@ fn transformations_are_kept_in_their_order() {
 }
 
 #[test]
+fn rows_are_counted_before_and_behind_a_filter() {
+    let window = |skip, take| Window { skip, take };
+    let sample = "take_random_sample: {probability: 0.4, seed: 7}";
+    for (transformations, before, behind, steps) in [
+        (&["filter: kind == 'a'", "skip: 10", "take: 100"][..], window(0, None), window(10, Some(100)), 2),
+        (
+            &["skip: 7", "filter: kind != 'a'", "take: 3", "drop_columns: kind"],
+            window(7, None),
+            window(0, Some(3)),
+            3,
+        ),
+        (&["filter: id >= 5", "take: 300", "filter: kind == 'c'"], window(0, None), window(0, Some(300)), 3),
+        (
+            &["take: 500", "filter: kind == 'b'", "take: 90", "skip: 60"],
+            window(0, Some(500)),
+            window(60, Some(30)),
+            2,
+        ),
+        (&["filter: id >= 260 and kind == 'a'", "skip: 1"], window(0, None), window(1, None), 2),
+        (&["filter: kind == 'b'", "skip: 85", "take: 9000"], window(0, None), window(85, Some(9_000)), 2),
+        (&[sample, "skip: 30", "take: 111"], window(0, None), window(30, Some(111)), 2),
+        (&["skip: 2", sample, "skip: 1", "skip: 3"], window(2, None), window(4, None), 2),
+    ] {
+        let text = transformations.join("\n- ");
+        let project =
+            project(&format!("paths: [file: a.csv]\ntransformations:\n- read_delimited\n- {text}\n"));
+        project.write("job.yml", TABLE);
+        let loaded = load_any(RunsOn::ThisMachine, &project.path("job.yml"), &[]).unwrap();
+        let Loaded::Pipeline(loaded) = loaded else { panic!("{text}: nothing is counted") };
+        let [count, run] = &loaded.pipeline.steps[..] else { panic!("{text}: {:?}", loaded.pipeline) };
+        let [counted, table] = [count, run].map(|step| step.spec.inputs[0].mltable.as_ref().unwrap());
+        assert_eq!((table.window, table.work.counted_window()), (before, Some((1, behind))), "{text}");
+        assert_eq!((table.work.steps.len(), counted.work.steps.len()), (steps, 2), "{text}");
+    }
+    for plain in ["skip: 3\n- take: 5\n- filter: a > 1", "take: 5", "filter: a > 1", sample] {
+        let project =
+            project(&format!("paths: [file: a.csv]\ntransformations:\n- read_delimited\n- {plain}\n"));
+        assert!(!project.load(TABLE).unwrap().needs_counts(), "{plain}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_table_is_told_with_its_place() {
     let read = "paths: [file: a.csv]\ntransformations:\n- read_delimited\n";
     let with = |transformation: &str| format!("{read}- {transformation}\n");
@@ -203,6 +246,10 @@ fn what_is_wrong_with_a_table_is_told_with_its_place() {
                 "take_random_sample: {probability: 0.5, seed: 1}\n- take: 5\n- drop_columns: a\n- filter: a > 1\n- skip: 2",
             ),
             "MLTable:8: transformations[5].skip: rows are counted already, by an earlier skip or take behind a filter",
+        ),
+        (
+            with("filter: id < 9\n- take: 9\n- filter: id > 2\n- take: 2"),
+            "MLTable:7: transformations[4].take: rows are counted already, by an earlier skip or take behind a filter",
         ),
         (
             with("keep_colums: a"),
