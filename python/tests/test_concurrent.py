@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -208,6 +209,41 @@ def test_one_that_takes_too_long_is_cancelled(start):
     assert "run_invocation_timeout (1 s)" in ended[1].error.message
     assert ended[1].error.frame.line == 4
     assert process.shutdown() is None
+
+
+def test_one_that_takes_no_cancellation_stays_under_way(start):
+    process = start(
+        "import asyncio\n"
+        "async def run(mini_batch):\n"
+        "    while mini_batch[0] == '/data/stays':\n"
+        "        try: await asyncio.sleep(600)\n"
+        "        except asyncio.CancelledError: print('cancelled', flush=True)\n"
+        "    await asyncio.sleep(0.1)\n    return [1]\n",
+        run_timeout=1,
+    ).ready()
+    process.hand_over(files("stays"), files("good"))
+    assert (process.outcome().seq, process.page.in_flight) == (2, {1: "Running"})
+    eventually(lambda: "cancelled" in process.stdout, "its time is over")
+    process.hand_over(files("later"))
+    assert (process.outcome().seq, process.page.in_flight) == (3, {1: "Running"})
+
+
+@pytest.mark.parametrize(("death", "code"), [("os._exit(3)", 3), ("ctypes.string_at(0)", -signal.SIGSEGV)])
+def test_a_sudden_death_leaves_the_page_and_what_was_finished(start, death, code):
+    process = start(
+        "import asyncio, ctypes, os\n"
+        "async def run(mini_batch):\n"
+        f"    if mini_batch[0] == '/data/dies':\n        {death}\n"
+        "    if mini_batch[0] == '/data/waits':\n        await asyncio.sleep(600)\n"
+        "    return ['x']\n"
+    ).ready()
+    assert process.run(files("a")).rows == b"x\n"
+    process.hand_over(files("waits"))
+    eventually(lambda: process.page.in_flight, "it begins")
+    process.hand_over(files("dies"))
+    assert process.wait() == code
+    assert process.page.in_flight == {2: "Running", 3: "Running"}
+    assert process.page.step == 3
 
 
 def test_the_page_tells_what_is_under_way_and_who_has_the_thread(start):

@@ -44,13 +44,13 @@ def init():
     threading.Thread(target=loop.run_forever, daemon=True).start()
 
 async def work(mini_batch, context):
-    index, failure = context.minibatch_index, None
+    index = context.minibatch_index
     mark("ran", f"{{index}} {{context.retry_count}}")
     await asyncio.sleep({wait})
     if index == 7:
         {body}
     rows = [f"{{index}} {{os.path.basename(path)}}" for path in mini_batch]
-    finished[context.mini_batch_id] = {{"ret": rows, "mini_batch_context": context, "exception": failure}}
+    finished[context.mini_batch_id] = {{"ret": rows, "mini_batch_context": context, "exception": None}}
 
 def enqueue(mini_batch, context):
     global enqueued
@@ -115,15 +115,9 @@ fn who_ends_or_hangs_a_process_is_blamed_and_nobody_beside_it() {
     let table = [
         // what happens, statuses of its tries
         ("os._exit(3)", "PROCESS_DIED"),
-        ("ctypes.string_at(0)", "PROCESS_DIED"),
         ("await asyncio.get_running_loop().run_in_executor(None, ctypes.string_at, 0)", "PROCESS_DIED"),
         ("time.sleep(600)", "RUN_TIMEOUT"),
         ("await asyncio.sleep(600)", "RUN_TIMEOUT"),
-        (
-            "while True:\n            try: await asyncio.sleep(600)\n            except asyncio.CancelledError: pass",
-            "RUN_TIMEOUT",
-        ),
-        ("raise ValueError('seven')", "RUN_EXCEPTION"),
     ];
     for (body, status) in table {
         let job = async_job(0.2, body).with_files(40).with("mini_batch_size", 1);
@@ -142,11 +136,7 @@ fn who_ends_or_hangs_a_process_is_blamed_and_nobody_beside_it() {
 
 #[test]
 fn a_script_that_streams_has_the_same_promises() {
-    let table = [
-        ("os._exit(3)", "PROCESS_DIED"),
-        ("await asyncio.sleep(600)", "RUN_TIMEOUT"),
-        ("failure = ValueError('seven')", "RUN_EXCEPTION"),
-    ];
+    let table = [("os._exit(3)", "PROCESS_DIED"), ("await asyncio.sleep(600)", "RUN_TIMEOUT")];
     for (body, status) in table {
         let job = streaming_job(0.1, body).with_files(40).with("mini_batch_size", 1);
         let job = job.with("run_max_try", 2).with("run_invocation_timeout", 2);
