@@ -232,6 +232,7 @@ mod tests {
             ("0001.png", true),
             ("b.png", true),
             ("c:3", true),
+            ("nothing.png", false),
             ("1.png", false),
             ("/a/0001.png", false),
             ("c.png", false),
@@ -272,6 +273,8 @@ mod tests {
         for (item, found) in [
             ("a.csv:0", (0, Some(0))),
             ("a.csv:2", (0, Some(2))),
+            ("in/a.csv:1", (0, Some(1))),
+            ("./in/a.csv:4", (1, Some(1))),
             ("/in/a.csv:3", (1, Some(0))),
             ("a.csv:04", (1, Some(1))),
             ("b.csv:3", (3, Some(3))),

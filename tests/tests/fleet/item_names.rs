@@ -43,9 +43,7 @@ fn names_are_those_below_the_dataset_embedded_and_on_a_fleet() {
         ["c/d/3.txt", "b.txt", "a/1.txt"].map(path).concat()
     };
     for (number, (input, expected)) in [
-        (files("data/a"), Some("1.txt\nü 2.txt\n".to_owned())),
         (files("data/**/*.txt"), Some("a.txt\na/1.txt\na/ü 2.txt\nb.txt\nc/d/3.txt\n".to_owned())),
-        (files("data/b.txt"), Some("b.txt\n".to_owned())),
         (json!({ "type": "file", "list": "data/files.list" }), None),
         (json!({ "type": "tabular", "path": "data/tables" }), Some(tables)),
     ]

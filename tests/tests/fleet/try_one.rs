@@ -76,14 +76,10 @@ fn a_mini_batch_of_a_job_file_runs_in_the_terminal_and_nothing_is_made() {
 
     let third = try_file(&job, &["--mini-batch", "3"], "");
     assert!(third.stdout.contains("\n  3 0006.txt\n"), "{}", third.stdout);
-    let item = job.path("data/0009.txt").display().to_string();
-    for name in [item.as_str(), "data/0009.txt", "0009.txt"] {
-        let of_item = try_file(&job, &["--item", name], "");
-        assert!(of_item.stdout.contains("\n  4 0008.txt\n  4 0009.txt\n"), "{name}: {}", of_item.stdout);
-    }
+    let of_item = try_file(&job, &["--item", "data/0009.txt"], "");
+    assert!(of_item.stdout.contains("\n  4 0008.txt\n  4 0009.txt\n"), "{}", of_item.stdout);
     for (arguments, part) in [
         (&["--mini-batch", "6"][..], "the job has 6 mini-batches: give a number from 0 to 5"),
-        (&["--item", "nothing.txt"], "no mini-batch has the item nothing.txt"),
         (&["--failed"], "--failed is for former jobs"),
         (&["--code", "old"], "--code is for former jobs"),
         (&["--set", "mini_batch_size=0"], "mini_batch_size"),
@@ -133,14 +129,9 @@ fn what_the_script_raises_is_told_with_the_lines_of_its_own_file() {
 
     for (script, parts) in [
         (
-            "import nothing_of_this_name\ndef run(mini_batch): return mini_batch",
-            &["ModuleNotFoundError", "line 1"][..],
-        ),
-        (
             "def init(): raise KeyError('model')\ndef run(mini_batch): return mini_batch",
-            &["KeyError", "in init"],
+            &["KeyError", "in init"][..],
         ),
-        ("def run(mini_batch): return None", &["run() returned None"]),
         ("import os\ndef run(mini_batch): os._exit(3)", &["the process ended by itself (returncode 3)"]),
     ] {
         raises.script(script);

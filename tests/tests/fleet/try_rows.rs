@@ -40,15 +40,7 @@ fn a_row_names_the_mini_batch_that_has_it() {
     let job = tables();
     let path = job.path("data/001.csv").display().to_string();
     let file = job.write_job_file().display().to_string();
-    for (item, id) in [
-        ("data/000.csv:0".to_owned(), 0),
-        ("000.csv:499".to_owned(), 499),
-        (format!("{path}:0"), 500),
-        ("001.csv:123".to_owned(), 623),
-        ("./data/001.csv:499".to_owned(), 999),
-    ] {
-        has_id(&job, &file, &item, id);
-    }
+    has_id(&job, &file, "./data/001.csv:499", 999);
     let item = |item: &str| job.command(&["try", &file, "--item", item]);
     let failed = item("001.csv:277");
     says(&failed, 42, &["rows, ", "/data/001.csv bytes ", "001.csv:277 is row ", "777 of "]);
@@ -57,14 +49,7 @@ fn a_row_names_the_mini_batch_that_has_it() {
     let row = 777 - first.parse::<u64>().unwrap();
     assert_eq!(told["row"], row);
     says(&failed, 42, &[&format!("001.csv:277 is row {row} of these: mini_batch.iloc[{row}]")]);
-    for (wrong, said) in [
-        ("001.csv:500", format!("{path} has 500 rows: give a row from 0 to 499")),
-        ("000.csv:500", "data/000.csv has 500 rows: give a row from 0 to 499".to_owned()),
-        ("data/000.csv", "is a table, and its items are rows: give --item data/000.csv:ROW".to_owned()),
-        ("002.csv:1", "no mini-batch has the item 002.csv:1".to_owned()),
-    ] {
-        says(&item(wrong), 2, &[&said]);
-    }
+    says(&item("001.csv:500"), 2, &[&format!("{path} has 500 rows: give a row from 0 to 499")]);
 }
 
 #[test]

@@ -102,6 +102,8 @@ fn base_and_relative_path_split_at_the_path_given() {
         ("in/", "in", "sub/x.csv"),
         ("in/sub/x.csv", "in/sub", "x.csv"),
         ("in/*/x.csv", "in", "sub/x.csv"),
+        ("in/**/*.csv", "in", "sub/x.csv"),
+        ("in/sub", "in/sub", "x.csv"),
         ("in/sub/*", "in/sub", "x.csv"),
     ] {
         let entries = list(&paths(&folder, &[pattern])).unwrap();

@@ -137,6 +137,8 @@ fn refused_inputs() {
         ("[{type: tabular, path: rows.parquet, columns: a}]", "inputs[0].columns: \"a\" where a list is expected".to_owned()),
         ("[{type: tabular, path: rows.parquet, columns: [a, b, a]}]", "inputs[0].columns[2]: \"a\" is there twice: remove one".to_owned()),
         ("[{type: tabular, path: data, format: delimited, columns: [a]}]", "inputs[0].columns: only Parquet has it: remove it, or give format: parquet".to_owned()),
+        ("[{type: tabular, path: rows.parquet, split_row_groups: often}]", "inputs[0].split_row_groups: \"often\" is not one of true, false".to_owned()),
+        ("[{type: tabular, path: data, format: parquet, delimiter: ';'}]", "inputs[0].delimiter: only delimited text has it: remove it, or give format: delimited".to_owned()),
         ("[{type: tabular, path: data, format: json_lines, split_row_groups: true}]", "inputs[0].split_row_groups: only Parquet has it: remove it, or give format: parquet".to_owned()),
         ("[{type: tabular, paths: [data/a.csv, data/b.csv], columns: [a]}]", "inputs[0].columns: only Parquet has it: remove it, or give format: parquet".to_owned()),
         ("[{type: tabular, path: data/a.csv, split_row_groups: true}]", "inputs[0].split_row_groups: only Parquet has it: remove it, or give format: parquet".to_owned()),
