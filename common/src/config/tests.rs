@@ -126,6 +126,28 @@ FOLDER/config.yaml:14: profiles.e.broker_password_file: the URL has a password t
 }
 
 #[test]
+fn a_name_that_stands_for_nothing_is_refused_with_its_key() {
+    for (text, says) in [
+        ("datastores: {d: ftp://x}\n", "datastores.d"),
+        ("datastores: {d: {anonymous: true}}\n", "datastores.d.url: the key is missing"),
+        ("datastores: {d: {url: data, anonymous: true}}\n", "only a bucket has it: remove it"),
+        ("datastores: {d: {url: 's3://bucket', anonymous: true, aws_profile: p}}\n", "keep one of them"),
+        (
+            "datastores: {a: {url: 's3://bucket/1', region: x}, b: 's3://bucket/2'}\n",
+            "another datastore has the same bucket and reaches it otherwise",
+        ),
+        ("datastores: {d: 's3://key:secret@bucket'}\n", "no credentials"),
+        ("compute: {c: 'a b'}\n", "is not the name of a fleet"),
+        ("references: {'a*b': c}\n", "`*` stands at the end"),
+        ("reference: {a: b}\n", "reference: there is no such key: did you mean `references`?"),
+    ] {
+        let told = refusal(text);
+        assert!(told.starts_with("FOLDER/config.yaml:1: ") && told.contains(says), "{text}{told}");
+        assert!(!told.contains("secret@"), "{told}");
+    }
+}
+
+#[test]
 fn what_a_profile_lacks_is_told_where_it_is_used() {
     let unset =
         "FOLDER/config.yaml:4: profiles.staging.broker: the variable BROKER_PASSWORD is not set: set it";

@@ -157,29 +157,14 @@ fn names_stand_for_what_the_configuration_says() {
         "datastores: {disk: data}\nreferences: {'wasbs://c@a/*': 'azureml://datastores/disk/paths/deep'}\n\
          compute: {cpu-cluster: default}\n",
     );
-    for (path, expected) in [
-        ("azureml://datastores/disk/paths/", "a.txt 1\nb.txt 2\n"),
-        ("azureml://subscriptions/s/workspaces/w/datastores/disk/paths/deep", "b.txt 2\n"),
-        ("wasbs://c@a/whatever", "b.txt 2\n"),
-    ] {
-        job.set("inputs", json!([{ "type": "file", "path": path }]));
-        let folder = job.path("run");
-        let file = job.write_job_file();
-        job.command(&["submit", file.to_str().unwrap(), "--run-dir", "run"]).expect_code(0);
-        assert_eq!(RunFolder::new(&folder).text(&format!("output/{RESULT}")), expected, "{path}");
-        fs::remove_dir_all(&folder).unwrap();
-    }
-    for (path, part) in [
-        ("azureml://datastores/dusk/paths/x", "did you mean disk?"),
-        (
-            "azureml://registries/azureml/data/x/versions/1",
-            "is in Azure's registry azureml: map it in references:",
-        ),
-        ("abfss://c@a/x", "map it in references:"),
-    ] {
-        job.set("inputs", json!([{ "type": "file", "path": path }]));
-        job.is_refused(&[part]);
-    }
+    job.set("inputs", json!([{ "type": "file", "path": "wasbs://c@a/whatever" }]));
+    let folder = job.path("run");
+    let file = job.write_job_file();
+    job.command(&["submit", file.to_str().unwrap(), "--run-dir", "run"]).expect_code(0);
+    assert_eq!(RunFolder::new(&folder).text(&format!("output/{RESULT}")), "b.txt 2\n");
+    fs::remove_dir_all(&folder).unwrap();
+    job.set("inputs", json!([{ "type": "file", "path": "azureml://datastores/dusk/paths/x" }]));
+    job.is_refused(&["did you mean disk?"]);
     // In a form of Azure, with the type of the data.
     job.data("table/MLTable", "paths: [{pattern: './*.csv'}]\ntransformations: [read_delimited]\n");
     job.data("table/t.csv", "x,y\n1,2\n3,4\n");
@@ -202,26 +187,12 @@ fn names_stand_for_what_the_configuration_says() {
 #[test]
 fn a_broken_configuration_is_refused_with_line_and_key() {
     let job = job("x:1");
-    for (text, part) in [
-        ("datastores: {d: ftp://x}\n", "datastores.d"),
-        ("datastores: {d: {anonymous: true}}\n", "datastores.d.url: the key is missing"),
-        ("datastores: {d: {url: data, anonymous: true}}\n", "only a bucket has it"),
-        ("datastores: {d: {url: 's3://bucket', anonymous: true, aws_profile: p}}\n", "keep one of them"),
-        ("datastores: {a: {url: 's3://bucket/1', region: x}, b: 's3://bucket/2'}\n", "the same bucket"),
-        ("datastores: {d: 's3://key:secret@bucket'}\n", "no credentials"),
-        ("compute: {c: 'a b'}\n", "is not the name of a fleet"),
-        ("references: {'a*b': c}\n", "`*` stands at the end"),
-        ("reference: {a: b}\n", "did you mean `references`?"),
-    ] {
-        configure(&job, text);
-        let ended = job.command(&["dataset", "list"]);
-        ended.expect_code(2);
-        assert!(
-            ended.stderr.contains(part) && !ended.stderr.contains("secret@"),
-            "{part:?}: {}",
-            ended.stderr
-        );
-    }
+    configure(&job, "datastores: {d: 's3://key:secret@bucket'}\n");
+    let ended = job.command(&["dataset", "list"]);
+    ended.expect_code(2);
+    let is_said =
+        ended.stderr.contains("prs.yaml:1: datastores.d") && ended.stderr.contains("no credentials");
+    assert!(is_said && !ended.stderr.contains("secret@"), "{}", ended.stderr);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::registry::{Kind, Which};
 use crate::temporary_folder::TemporaryFolder;
 
 /// The least that is a deployment, and its data.
@@ -335,6 +336,66 @@ fn what_is_wrong_is_said_where_it_stands() {
     assert!(said[0].starts_with("code_configuration.code: cannot read"), "{said:?}");
     let said = problems(&project, &format!("{MINIMAL}seting: {{}}\n"), &[]);
     assert_eq!(said, ["seting: there is no such key: did you mean `settings`?"]);
+}
+
+#[test]
+fn data_that_a_deployment_cannot_take_are_refused() {
+    let project = project();
+    let data = || data(&project);
+    let given = |input: &str| Invocation { input: Some(input.to_owned()), ..Invocation::default() };
+    let kind = |kind: &str| Invocation { input_type: Some(kind.to_owned()), ..data() };
+    for (invocation, set, says) in [
+        (given(&project.path("absent").display().to_string()), &[][..], "--input: cannot read "),
+        (kind("uri_file"), &[], "is a folder, and --input-type says uri_file: leave that out"),
+        (kind("mltable"), &[], "--input-type: \"mltable\" is not what a deployment takes: give "),
+        (given("azureml:heart:1"), &[], "--input: "),
+        (
+            data(),
+            &[("inputs.more.path", "data")],
+            "the deployment of a model takes exactly one input: keep one",
+        ),
+        (
+            Invocation::default(),
+            &[("inputs.x", "5")],
+            "\"5\" is a value, and the deployment of a model takes data",
+        ),
+        (
+            Invocation { output_path: Some("abfss://secret@b/x".to_owned()), ..data() },
+            &[],
+            "--output-path: an output cannot be put into abfss",
+        ),
+        (
+            Invocation { mini_batch_size: Some("0".to_owned()), ..data() },
+            &[],
+            "--mini-batch-size: 0 is out of range",
+        ),
+        (data(), &[("resources.instance_count", "0")], "--set resources.instance_count: 0 is out of range"),
+    ] {
+        let said = load(&project, MINIMAL, set, &invocation).unwrap_err().to_string();
+        assert!(said.contains(says) && !said.contains("secret"), "{says}\n{said}");
+    }
+}
+
+#[test]
+fn registered_data_are_asked_for_by_any_of_their_names() {
+    let project = project();
+    let (latest, first) = (Which::Label("latest".to_owned()), Which::Version("1".to_owned()));
+    for (input, which) in [
+        ("azureml:heart:1", &first),
+        ("heart:1", &first),
+        ("heart@latest", &latest),
+        ("azureml:heart@latest", &latest),
+        ("/subscriptions/x/data/heart/versions/1", &first),
+    ] {
+        let names = Names::default();
+        project.write("job.yml", MINIMAL);
+        let invocation = Invocation { input: Some(input.to_owned()), ..Invocation::default() };
+        let given = Given { invocation: Some(&invocation), names: Some(&names), ..Given::default() };
+        let path = project.path("job.yml");
+        drop(load_given(RunsOn::ThisMachine, &path, given).and_then(|loaded| loaded.into_job(&path)));
+        let asked = AssetRef { kind: Kind::Data, name: "heart".to_owned(), which: which.clone() };
+        assert_eq!(names.take_asked(), [Asked::Asset(asked)], "{input}");
+    }
 }
 
 #[test]

@@ -96,11 +96,8 @@ fn all_forms_of_job_files_deliver() {
     };
     fs::write(job.path("prs.yaml"), "datastores: {mine: s3://forms/store}\n").unwrap();
     for (run, text, file) in [
-        ("native", native("s3://forms/native/"), "native/parallel_run_step.txt"),
         ("named", native("'s3://forms/${{name}}'"), "named/parallel_run_step.txt"),
         ("whole", native("s3://forms"), RESULT),
-        ("folder", parallel("{type: uri_folder, path: s3://forms/folder}"), "folder/parallel_run_step.txt"),
-        ("file", parallel("{type: uri_file, path: s3://forms/file/rows.txt}"), "file/rows.txt"),
         (
             "store",
             parallel("{type: uri_file, path: azureml://datastores/mine/paths/deep/rows.txt}"),
