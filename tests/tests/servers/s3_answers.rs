@@ -124,6 +124,35 @@ async fn an_answer_that_stops_is_gone_on_with() {
     assert!((8..20).contains(&waited.as_secs()), "{waited:?}");
 }
 
+/// A store that fails is away, however it fails, and who reads hears of it in the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_is_away_however_it_fails() {
+    let failing = async |fault: Fault, stall: Duration| {
+        let server = server(Checksums::Kept);
+        let proxy =
+            HttpProxy::start(server.address(), HttpFaults { seed: 7, percent: 0, stall, kinds: vec![fault] });
+        server.put_object(BUCKET, "object", &content(100_000));
+        let storage = open(&server, proxy.endpoint()).await;
+        proxy.spoil("", fault);
+        let began = Instant::now();
+        let (read, listed) = tokio::join!(storage.get("object"), storage.list_all(""));
+        for error in [read.map(drop).unwrap_err(), listed.map(drop).unwrap_err()] {
+            assert_eq!(error.kind, StorageErrorKind::Unavailable, "{fault:?}: {error}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(50), "{fault:?}: {:?}", began.elapsed());
+        assert!(proxy.count(fault) > 2, "{fault:?}: {}", proxy.count(fault));
+        proxy.accept();
+        assert!(storage.get("object").await.unwrap() == content(100_000), "{fault:?}");
+    };
+    tokio::join!(
+        failing(Fault::Error, Duration::ZERO),
+        failing(Fault::CutBefore, Duration::ZERO),
+        failing(Fault::CutMiddle, Duration::ZERO),
+        failing(Fault::WebPage, Duration::ZERO),
+        failing(Fault::Stall, Duration::from_mins(10)),
+    );
+}
+
 #[tokio::test]
 async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum() {
     let server = server(Checksums::Kept);
