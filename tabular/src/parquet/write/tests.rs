@@ -141,8 +141,13 @@ fn types_are_called_as_in_pandas() {
         field(DataType::Int64)
             .with_metadata(metadata.into_iter().collect::<std::collections::HashMap<_, _>>())
     };
+    let order = [(ORDER.to_owned(), "s < l".to_owned())];
+    let ordered =
+        field(categories()).with_metadata(order.into_iter().collect::<std::collections::HashMap<_, _>>());
     for (field, expected) in [
         (field(DataType::Float64), "float64"),
+        (field(categories()), "category"),
+        (ordered, "category (s < l)"),
         (time(TimeUnit::Microsecond, None), "datetime64[us]"),
         (time(TimeUnit::Nanosecond, Some("UTC")), "datetime64[ns, UTC]"),
         (field(DataType::Duration(TimeUnit::Microsecond)), "timedelta64[us]"),
