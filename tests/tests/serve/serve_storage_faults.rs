@@ -1,6 +1,6 @@
 //! A server whose storage fails: it refuses, breaks, or stops in the middle of its answers. Pages and calls of all kinds tell what is known,
-//! or what is away, in time; streams say so; and all is there again soon after. That other faults are one of these to who reads,
-//! `tests/tests/servers/s3_answers.rs` shows.
+//! or what is away, in time; streams say so; and all is there again soon after. Other faults are one of these to who reads, as
+//! `tests/tests/servers/s3_answers.rs` and `s3.rs` show.
 
 use std::time::{Duration, Instant};
 

@@ -147,7 +147,6 @@ async fn a_store_that_fails_is_away_however_it_fails() {
     tokio::join!(
         failing(Fault::Error, Duration::ZERO),
         failing(Fault::CutBefore, Duration::ZERO),
-        failing(Fault::CutMiddle, Duration::ZERO),
         failing(Fault::WebPage, Duration::ZERO),
         failing(Fault::Stall, Duration::from_mins(10)),
     );
