@@ -1,6 +1,6 @@
-//! A server whose storage fails: it refuses, breaks, or stops in the middle of its answers. Pages and calls of all kinds tell what is known,
-//! or what is away, in time; streams say so; and all is there again soon after. Other faults are one of these to who reads, as
-//! `tests/tests/servers/s3_answers.rs` and `s3.rs` show.
+//! A server whose storage fails: it refuses, breaks, is slow, or stops in the middle of its answers. Pages and calls of all kinds
+//! tell what is known, or what is away, in time; streams say so; and all is there again soon after. The client of the store
+//! reports other faults as one of these (`tests/tests/servers/s3_answers.rs`, `s3.rs`).
 
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,11 @@ fn a_storage_that_refuses_is_told() {
 #[test]
 fn a_storage_that_breaks_is_told() {
     met(Fault::Error);
+}
+
+#[test]
+fn a_storage_that_is_slow_holds_nobody_up() {
+    met(Fault::Stall);
 }
 
 #[test]

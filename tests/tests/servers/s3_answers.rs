@@ -124,7 +124,7 @@ async fn an_answer_that_stops_is_gone_on_with() {
     assert!((8..20).contains(&waited.as_secs()), "{waited:?}");
 }
 
-/// A store that fails is away, however it fails, and who reads hears of it in the same time.
+/// Each fault of a store is reported as a store that is away, within the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_fails_is_away_however_it_fails() {
     let failing = async |fault: Fault, stall: Duration| {

@@ -282,7 +282,7 @@ mod tests {
             (9, -9, "was killed (returncode -9; the kernel does this when memory runs out)"),
             (11, -11, "was killed by signal 11 (returncode -11)"),
             // A signal that left a core behind.
-            (11 | 0x80, -11, "was killed by signal 11 (returncode -11)"),
+            (0x0b | 0x80, -11, "was killed by signal 11 (returncode -11)"),
         ] {
             assert_eq!(returncode(Some(ExitStatus::from_raw(status))), code, "{status}");
             let told = silent_death(Stage::Run, code, "in run()");
