@@ -177,8 +177,9 @@ impl Job {
         let path = self.path("job.yml");
         let is_of_fleet = self.own_variables().any(|(name, _)| name == "PRS_BROKER_URL");
         let mut settings = self.settings.clone();
-        let inputs = settings.get("inputs").map(Value::to_string).unwrap_or_default();
-        let reads_tables = inputs.contains(r#""tabular""#) || inputs.contains(r#""mltable""#);
+        let inputs = settings.get("inputs").and_then(Value::as_array);
+        let is_table = |input: &Value| input["type"] == "tabular" || input["type"] == "mltable";
+        let reads_tables = inputs.is_some_and(|inputs| inputs.iter().any(is_table));
         let processes = if is_of_fleet || reads_tables { 1 } else { 2 };
         settings.entry("process_count_per_node").or_insert_with(|| json!(processes));
         let lines = settings.iter().map(|(key, value)| format!("{key}: {value}\n"));
