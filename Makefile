@@ -80,8 +80,9 @@ test-unit: $(VENV)/.dev servers
 # the machine; all others wait most of the time, and run side by side.
 .PHONY: test-rust
 test-rust: test-build servers
-	$(STEP) embedded $(CARGO_TEST) --test embedded -- --test-threads 4 --skip alone::
-	$(STEP) servers $(CARGO_TEST) --test servers -- --test-threads 6 --skip alone::
+	$(STEP) test-programs $(CARGO_TEST) --no-run
+	$(STEP) embedded $(CARGO_TEST) --test embedded -- --test-threads 8 --skip alone::
+	$(STEP) servers $(CARGO_TEST) --test servers -- --test-threads 10 --skip alone::
 	$(STEP) fleet $(CARGO_TEST) --test fleet -- --test-threads 6 --skip alone::
 	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 10 --skip alone::
 	$(STEP) alone $(CARGO_TEST) --no-fail-fast --test embedded --test servers --test fleet --test serve -- --test-threads 1 alone::
@@ -181,7 +182,7 @@ test-oidc: test-build ## signing in with an identity provider, at a server with 
 # What the demo's build runs, and what it says of all that it lacks. It is also what checks the code without features.
 .PHONY: test-demo
 test-demo: $(VENV)/.dev ## the build that `make demo` makes
-	$(STEP) demo-build ops/without-warnings $(MAKE) --no-print-directory demo-build
+	$(STEP) demo-build env -u RUSTC_WORKSPACE_WRAPPER ops/without-warnings $(MAKE) --no-print-directory demo-build
 	PRS_TEST_DEMO_BIN_DIR="$(DEMO)" $(STEP) demo $(VENV)/bin/python -m pytest -q tests/demo
 
 .PHONY: check-features
@@ -228,16 +229,18 @@ test-bench: test-build servers
 compose-smoke: test-build ## run docker-compose.yml for real, with images made of Debian's packages
 	ops/compose-smoke --programs $(DEBUG)
 
-.PHONY: lint
-lint: $(VENV)/.dev ## formatting, dependency rules, ruff, types, clippy, docs
+.PHONY: lint lint-text
+lint: lint-text ## formatting, dependency rules, ruff, types, clippy, docs
+	$(STEP) clippy cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(STEP) docs cargo doc --workspace --no-deps $(CARGO_FLAGS)
+	@echo "lint passed; make audit checks licences in full and looks up known vulnerabilities, which needs the network"
+
+lint-text: $(VENV)/.dev
 	$(STEP) format cargo fmt --all --check
 	$(STEP) rules ops/check-dependencies
 	$(STEP) ruff $(VENV)/bin/ruff check $(PYTHON_SOURCES)
 	$(STEP) ruff-format $(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	$(STEP) types $(VENV)/bin/mypy
-	$(STEP) clippy cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(STEP) docs cargo doc --workspace --no-deps $(CARGO_FLAGS)
-	@echo "lint passed; make audit checks licences in full and looks up known vulnerabilities, which needs the network"
 
 # Not part of `make lint`: each builds half of the workspace once more.
 .PHONY: lint-features

@@ -243,7 +243,10 @@ def run(mini_batch, context):
     return mini_batch
 "#;
     let make = || {
-        let job = Job::new(script).with_tables(&[400]).with("mini_batch_size", "1kb");
+        let job = Job::new(script)
+            .with_tables(&[400])
+            .with("mini_batch_size", "1kb")
+            .with("process_count_per_node", 2);
         let compress =
             "import gzip, sys\nsys.stdout.buffer.write(gzip.compress(open('000.csv', 'rb').read()))";
         job.data("table.csv.gz", expected_by_python(&job.path("data"), compress));

@@ -389,7 +389,7 @@ fn entered(fleet: &Fleet) -> Vec<String> {
 
 #[test]
 fn a_fleet_gives_a_former_output_without_a_worker() {
-    let fleet = Fleet::shared();
+    let fleet = &Fleet::apart();
     let mut job = on_fleet(fleet, "reuse", UPPER);
     let worker = fleet.worker(&job, &["--target", "reuse"]);
     let first = runs(&job);

@@ -21,6 +21,7 @@ mod serve_registry;
 mod serve_restarts;
 mod serve_security;
 mod serve_servers;
+mod serve_stale;
 mod serve_storage_faults;
 mod serve_submit;
 mod serve_twice;

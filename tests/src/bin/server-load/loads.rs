@@ -23,16 +23,12 @@ use crate::{Figures, Size};
 
 /// Connections that ask side by side.
 const AT_ONCE: usize = 8;
-/// A page is asked for so often.
-const PAGES: usize = 300;
 /// Between two parts of a page that is watched.
 const TICK: f64 = 1.0;
 /// Mini-batches and nodes of a job of which there are many.
 const MEDIUM: Simulation = Simulation { mini_batches: 10_000, nodes: 50, is_running: true };
 /// Clients that open a stream and read nothing of it.
 const SLOW: usize = 50;
-/// How long everything may take to come to rest.
-const REST: Duration = Duration::from_secs(3);
 
 /// Measures all of it.
 pub(crate) fn measure(bin_dir: &Path, size: Size, figures: &mut Figures) -> Result<(), Failed> {
@@ -43,7 +39,7 @@ pub(crate) fn measure(bin_dir: &Path, size: Size, figures: &mut Figures) -> Resu
     figures.add("a try in the statistics", taken.as_secs_f64() * 1e6 / tries as f64, "µs", "< 1");
     here(&runtime, bin_dir, &folder.path().join("here"), size, figures)?;
     for jobs in size.lists {
-        lists(&runtime, bin_dir, &folder.path().join(format!("list-{jobs}")), jobs, figures)?;
+        lists(&runtime, bin_dir, &folder.path().join(format!("list-{jobs}")), (jobs, size.pages), figures)?;
     }
     on_a_fleet(&runtime, bin_dir, &folder.path().join("fleet"), size, figures)
 }
@@ -71,7 +67,7 @@ fn here(
     for id in ["ended", "running"] {
         let what = format!("this machine, {id} job of {} mini-batches", size.mini_batches);
         statuses(runtime, &web, id, (&what, size.seconds), figures)?;
-        page(runtime, web.address, &format!("/jobs/{id}"), &format!("{what}: page"), figures)?;
+        page(runtime, web.address, &format!("/jobs/{id}"), (&format!("{what}: page"), size.pages), figures)?;
     }
     Ok(())
 }
@@ -136,13 +132,13 @@ fn page(
     runtime: &Runtime,
     address: SocketAddr,
     path: &str,
-    what: &str,
+    (what, pages): (&str, usize),
     figures: &mut Figures,
 ) -> Result<(), Failed> {
     let mut times = runtime.block_on(async {
         let mut connection = Connection::open(address).await?;
         let mut times = Vec::new();
-        for _ in 0..PAGES {
+        for _ in 0..pages {
             let begun = Instant::now();
             let (status, ..) = connection.get(path, &[("accept", "text/html")]).await?;
             times.push(begun.elapsed().as_secs_f64() * 1e3);
@@ -162,7 +158,7 @@ fn lists(
     runtime: &Runtime,
     bin_dir: &Path,
     folder: &Path,
-    jobs: u64,
+    (jobs, pages): (u64, usize),
     figures: &mut Figures,
 ) -> Result<(), Failed> {
     let runs = folder.join("prs-runs");
@@ -197,7 +193,7 @@ fn lists(
         ("filtered", "/api/v1/jobs?q=score-0001&state=completed&limit=50"),
         ("page", "/jobs"),
     ] {
-        page(runtime, web.address, path, &format!("{jobs} jobs: {what}"), figures)?;
+        page(runtime, web.address, path, (&format!("{jobs} jobs: {what}"), pages), figures)?;
     }
     figures.add(format!("{jobs} jobs: memory"), web.megabytes(), "MB", "");
     Ok(())
@@ -270,10 +266,10 @@ fn on_a_fleet(
         let what =
             format!("fleet, running job of {} mini-batches on {} nodes", size.mini_batches, size.nodes);
         statuses(runtime, &web, "long", (&what, size.seconds), figures)?;
-        page(runtime, web.address, "/jobs/long", &format!("{what}: page"), figures)?;
+        page(runtime, web.address, "/jobs/long", (&format!("{what}: page"), size.pages), figures)?;
         let one = vec!["long".to_owned(); size.watchers];
         watchers(runtime, &web, &one, (&format!("{} watchers of 1 job", size.watchers), size), figures)?;
-        slow_readers(&web, figures)?;
+        slow_readers(&web, size, figures)?;
         followers(runtime, &web, size, figures)?;
         idle(runtime, &web, size, figures)?;
     }
@@ -302,10 +298,10 @@ fn watchers(
     (what, size): (&str, Size),
     figures: &mut Figures,
 ) -> Result<(), Failed> {
-    std::thread::sleep(REST);
+    std::thread::sleep(size.rest);
     let before = web.megabytes();
     // The first seconds are those in which all come.
-    let counted = Instant::now() + REST;
+    let counted = Instant::now() + size.rest;
     let until = counted + Duration::from_secs(2 * size.seconds);
     let came = runtime.block_on(async {
         let mut streams = JoinSet::new();
@@ -341,8 +337,8 @@ fn watchers(
 }
 
 /// Clients that open a stream of a job and take nothing of it.
-fn slow_readers(web: &Program, figures: &mut Figures) -> Result<(), Failed> {
-    std::thread::sleep(REST);
+fn slow_readers(web: &Program, size: Size, figures: &mut Figures) -> Result<(), Failed> {
+    std::thread::sleep(size.rest);
     let before = web.megabytes();
     let mut streams = Vec::new();
     for _ in 0..SLOW {
@@ -353,7 +349,7 @@ fn slow_readers(web: &Program, figures: &mut Figures) -> Result<(), Failed> {
         stream.read_exact(&mut [0; 15])?;
         streams.push(stream);
     }
-    std::thread::sleep(4 * REST);
+    std::thread::sleep(4 * size.rest);
     let each = (web.megabytes() - before) / SLOW as f64;
     figures.add(format!("{SLOW} slow readers: memory of each"), each, "MB", "< 1");
     Ok(())
@@ -398,7 +394,7 @@ fn followers(runtime: &Runtime, web: &Program, size: Size, figures: &mut Figures
 
 /// Clients that asked once and stay connected.
 fn idle(runtime: &Runtime, web: &Program, size: Size, figures: &mut Figures) -> Result<(), Failed> {
-    std::thread::sleep(REST);
+    std::thread::sleep(size.rest);
     let before = web.megabytes();
     runtime.block_on(async {
         let mut connections = Vec::new();
@@ -408,7 +404,7 @@ fn idle(runtime: &Runtime, web: &Program, size: Size, figures: &mut Figures) -> 
             connections.push(connection);
         }
         let meter = web.meter();
-        tokio::time::sleep(2 * REST).await;
+        tokio::time::sleep(2 * size.rest).await;
         let what = format!("{} idle connections", size.idle);
         figures.add(
             format!("{what}: memory of each"),

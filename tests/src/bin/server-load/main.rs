@@ -19,6 +19,7 @@ mod watch;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -29,6 +30,10 @@ const USAGE: &str = "usage: server-load [--tiny] BIN_DIR | server-load watch URL
 struct Size {
     /// Seconds of each load.
     seconds: u64,
+    /// How long everything may take to come to rest.
+    rest: Duration,
+    /// A page is asked for so often.
+    pages: usize,
     /// Mini-batches of the longest job, and its nodes.
     mini_batches: u64,
     nodes: u32,
@@ -44,6 +49,8 @@ struct Size {
 impl Size {
     const FULL: Self = Self {
         seconds: 10,
+        rest: Duration::from_secs(3),
+        pages: 300,
         mini_batches: 1_000_000,
         nodes: 500,
         watchers: 200,
@@ -53,6 +60,8 @@ impl Size {
     };
     const TINY: Self = Self {
         seconds: 2,
+        rest: Duration::from_millis(300),
+        pages: 30,
         mini_batches: 1_000,
         nodes: 4,
         watchers: 4,

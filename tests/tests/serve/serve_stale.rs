@@ -104,7 +104,7 @@ fn a_ledger_that_is_away_makes_what_is_shown_stale_until_it_is_back() {
     assert!(late.hears("parts")["parts"]["head"].is_string());
 
     // One that takes commands and answers none is no better.
-    fleet.redis.cli(&["client", "pause", "9000", "ALL"]);
+    fleet.redis.cli(&["client", "pause", "20000", "ALL"]);
     for watching in [&page, &program] {
         assert!(watching.hears("stale")["since"].is_string());
         watching.hears("fresh");
