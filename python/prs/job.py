@@ -174,10 +174,10 @@ class Job:
         for `result`.
 
         A result with `output_format` is read as that says: CSV by `pandas.read_csv`, Parquet by
-        `pandas.read_parquet`, which needs pyarrow, JSON lines by `pandas.read_json`, which is told to leave
-        values as they stand there (`dtype=False`, and no dates); `options` are for these. One without it is
-        text: each line is a row with one column, `row`; where the script returns DataFrames, give options
-        such as `sep=" ", header=None`, which read it as CSV."""
+        `pandas.read_parquet`, which needs pyarrow, JSON lines by `json`, or, where there are options, by
+        `pandas.read_json`, which is told to leave values as they stand there (`dtype=False`, and no dates);
+        `options` are for these. One without it is text: each line is a row with one column, `row`; where
+        the script returns DataFrames, give options such as `sep=" ", header=None`, which read it as CSV."""
         path = self.result(output_path, allow_incomplete=allow_incomplete)
         return results.dataframe(path, self._output_format(path), options)
 

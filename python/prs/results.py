@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,9 @@ def dataframe(path: Path, output_format: Any, options: Mapping[str, Any]) -> pan
     """What is in the file. `output_format` is that of the job as it is stored, `options` are for the
     reader.
 
-    Values of JSON lines are those in the file: pandas would make a number of the text "007", and a time of
-    what a column called `date` has, unless it is told not to."""
+    Values of JSON lines are those in the file, as `json` reads them: `pandas.read_json` rounds floats, and
+    has no number beyond 64 bits. It reads them where options for it are given, and is told not to make a
+    number of the text "007", or a time of what a column called `date` has."""
     try:
         import pandas as pd
     except ModuleNotFoundError:
@@ -32,8 +34,11 @@ def dataframe(path: Path, output_format: Any, options: Mapping[str, Any]) -> pan
             f"{path} is no result file: the job has none, and its script keeps what it makes elsewhere"
         )
     kind, details = _kind(output_format)
+    if kind == "json_lines" and not options:
+        with open(path, encoding="utf-8") as lines:
+            return pd.DataFrame([json.loads(line) for line in lines])
     if kind == "json_lines":
-        as_written: dict[str, Any] = {"lines": True, "dtype": False}
+        as_written: dict[str, Any] = {"lines": True, "dtype": False, "precise_float": True}
         dates = inspect.signature(pd.read_json).parameters.get("convert_dates")
         if dates is not None and dates.default is True:
             # From pandas 3.1 on `dtype` is for dates, too.
@@ -49,8 +54,8 @@ def dataframe(path: Path, output_format: Any, options: Mapping[str, Any]) -> pan
             "Job.result() gives the path of the file"
         )
     if kind is None and not options:
-        lines = path.read_bytes().decode("utf-8", "replace").split("\n")
-        return pd.DataFrame({_COLUMN: lines[:-1] if lines[-1] == "" else lines}, dtype=object)
+        rows = path.read_bytes().decode("utf-8", "replace").split("\n")
+        return pd.DataFrame({_COLUMN: rows[:-1] if rows[-1] == "" else rows}, dtype=object)
     written = {"sep": details.get("delimiter", ","), "header": 0 if details.get("header", True) else None}
     try:
         frame = pd.read_csv(path, **{**(written if kind == "csv" else {}), **options})

@@ -124,6 +124,15 @@ def test_a_table_of_this_host_is_read(tmp_path):
     assert run(code) == [missing + "; give the table as the job's input (type: mltable)"]
 
 
+def test_lines_of_json_keep_their_values(tmp_path):
+    table = "paths: [{file: ./a.json}]\ntransformations: [read_json_lines]\n"
+    lines = b'{"zip":"00501","x":0.7}\n\n{"zip":"10001","x":1}\n'
+    expected = {"zip": ["00501", "10001"], "x": [0.7, 1.0]}
+    assert read_table(tmp_path / "good", table, {"a.json": lines}) == [str(expected)]
+    told = read_table(tmp_path / "bad", table, {"a.json": b'{"x":1}\n{"x":\n'})
+    assert "a.json: line 2 is no JSON: Expecting value" in told[0]
+
+
 def read_table(folder: Path, table: str, files: dict[str, bytes]) -> list[str]:
     """What the table `table` over these files gives, or the error."""
     folder.mkdir()

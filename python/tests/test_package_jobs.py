@@ -168,11 +168,17 @@ def test_a_result_is_a_dataframe(folder: Path, output_format: str, rows: list):
 def test_values_of_json_lines_are_as_they_are_written(folder: Path):
     script = """\
     def run(mini_batch):
-        return [{"id": "007", "date": "2024-01-02", "count": 1} for _ in mini_batch]
+        return [{"id": "007", "date": "2024-01-02", "p": 0.7, "q": 0.3, "big": 2**64} for _ in mini_batch]
     """
     job = prs.submit(job_file(folder, script, files=1, output_format="json_lines"))
-    assert job.dataframe().to_dict("records") == [{"id": "007", "date": "2024-01-02", "count": 1}]
-    assert job.dataframe(dtype={"id": int})["id"][0] == 7
+    row = {"id": "007", "date": "2024-01-02", "p": 0.7, "q": 0.3, "big": 2**64}
+    assert job.dataframe().to_dict("records") == [row]
+
+
+def test_options_for_json_lines_are_those_of_pandas(folder: Path):
+    script = "def run(mini_batch):\n    return [{'id': '007', 'p': 0.7} for _ in mini_batch]\n"
+    job = prs.submit(job_file(folder, script, files=1, output_format="json_lines"))
+    assert job.dataframe(dtype={"id": int}).to_dict("records") == [{"id": 7, "p": 0.7}]
 
 
 def test_a_format_that_is_not_known_is_told(folder: Path):

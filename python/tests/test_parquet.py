@@ -16,6 +16,12 @@ from azureml_user.parallel_run import parquet
 
 INPUTS = [["sales", "tabular", "/in/*.parquet"]]
 IDS = "def run(df):\n    return list(df['id'])\n"
+# Three rows of `required int64 a; optional group g {}`: pyarrow reads such a file, and refuses to write one.
+GROUP_WITHOUT_FIELDS = (
+    "504152311500153c153c2c15061500150615061c000000020000000601010000000000000002000000000000000300000000"
+    "0000001504193c35001806736368656d61150400150425021801610036021801671600001606191c191c26001c1504192506"
+    "001918016115001606166216622608491c150015001502000000166216062608166200391c1c0000005800000050415231"
+)
 FRAME = pd.DataFrame({"id": range(1000), "text": [f"t{row}" for row in range(1000)], "half": 0.5})
 
 
@@ -51,6 +57,40 @@ def test_the_index_is_that_of_pandas(tmp_path):
     pd.testing.assert_frame_equal(open_table(path).frame(1, 2, None, None), expected.iloc[300:600])
     frame = open_table(path).frame(1, 2, ["half", "text"], None)
     pd.testing.assert_frame_equal(frame, expected[["half"]].iloc[300:600])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.RangeIndex(1001, 2001, name="customer_id"),
+        pd.RangeIndex(1000, name="row"),
+        pd.RangeIndex(1, 1001),
+        pd.RangeIndex(0, 3000, 3),
+        pd.RangeIndex(1000, 0, -1),
+    ],
+)
+def test_each_part_has_its_part_of_a_range_as_index(tmp_path, index):
+    path = tmp_path / "t.parquet"
+    FRAME.set_axis(index).to_parquet(path, row_group_size=300)
+    whole = pd.read_parquet(path)
+    table = open_table(path)
+    for first, stop, rows in [(0, 4, None), (3, 4, None), (1, 3, None), (2, 3, (7, 20)), (1, 2, (299, 300))]:
+        start = 300 * first + rows[0] if rows else 300 * first
+        end = start + rows[1] - rows[0] if rows else min(300 * stop, 1000)
+        pd.testing.assert_frame_equal(table.frame(first, stop, None, rows), whole.iloc[start:end])
+        chosen = ["half", "id"]
+        pd.testing.assert_frame_equal(table.frame(first, stop, chosen, rows), whole[chosen].iloc[start:end])
+
+
+def test_a_group_without_fields_is_a_column_without_values(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(bytes.fromhex(GROUP_WITHOUT_FIELDS))
+    whole = pd.read_parquet(path)
+    assert list(whole) == ["a", "g"]
+    pd.testing.assert_frame_equal(open_table(path).frame(0, 1, None, None), whole)
+    part = open_table(path).frame(0, 1, ["g", "a"], (1, 3))
+    pd.testing.assert_frame_equal(part, whole[["g", "a"]].iloc[1:3].reset_index(drop=True))
+    pd.testing.assert_frame_equal(open_table(path).frame(0, 1, ["g"], None), whole[["g"]])
 
 
 def test_what_a_script_writes_into_a_frame_is_its_own(path):

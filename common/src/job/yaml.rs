@@ -3,6 +3,8 @@
 //! Keeps for every scalar the text as written, because `arguments: [--rate, 1e-3]` has to reach the
 //! script as `1e-3`. Knows YAML, not job files: keys and values are judged in `validate`.
 
+use std::collections::HashSet;
+
 use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar as Parsed, YamlData};
 
 /// Columns a line may be indented by. The parser limits the nesting of brackets, not that of blocks,
@@ -11,6 +13,9 @@ const MAX_INDENT: usize = 200;
 
 /// Mappings and lists that may be nested. The parser keeps to `MAX_INDENT` and to a limit of brackets, so the walk that counts is short.
 const DEEPEST: usize = 64;
+
+/// The key that brings the entries of other mappings (<https://yaml.org/type/merge.html>).
+const MERGE: &str = "<<";
 
 /// A value and where it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,6 +175,21 @@ pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     }
 }
 
+/// The entries of a mapping, or of a list of mappings one after the other; nothing where it is neither.
+fn mappings(node: Node) -> Option<Vec<(Key, Node)>> {
+    match node.value {
+        Value::Mapping(entries) => Some(entries),
+        Value::Sequence(nodes) => {
+            let all = nodes.into_iter().map(|node| match node.value {
+                Value::Mapping(entries) => Some(entries),
+                _ => None,
+            });
+            all.collect::<Option<Vec<_>>>().map(|all| all.into_iter().flatten().collect())
+        }
+        Value::Null | Value::Scalar { .. } => None,
+    }
+}
+
 fn whole(message: String) -> YamlError {
     YamlError { line: None, message }
 }
@@ -231,16 +251,29 @@ impl Source<'_> {
             }
             YamlData::Mapping(entries) => {
                 let mut mapping = Vec::with_capacity(entries.len());
+                let mut merged = Vec::new();
                 for (key, value) in entries {
                     let line = key.span.start.line();
                     let Some(name) = self.node(key)?.as_text().map(str::to_owned) else {
                         return refuse("a key must be plain text");
                     };
                     let mut node = self.node(value)?;
+                    if name == MERGE && self.slice(key.span.start, key.span.end).trim() == MERGE {
+                        let Some(mappings) = mappings(node) else {
+                            let message = "<< takes a mapping, or a list of mappings: write <<: *NAME, and &NAME before the mapping";
+                            return Err(YamlError { line: Some(line), message: message.to_owned() });
+                        };
+                        merged.extend(mappings);
+                        continue;
+                    }
                     // Nothing is marked where the next token begins.
                     node.line = node.line.map(|at| if node.is_null() { line } else { at });
                     mapping.push((Key { name, line }, node));
                 }
+                // Of the same key the first one counts, and that of the mapping itself.
+                let mut known: HashSet<String> =
+                    mapping.iter().map(|(key, _): &(Key, _)| key.name.clone()).collect();
+                mapping.extend(merged.into_iter().filter(|(key, _)| known.insert(key.name.clone())));
                 Value::Mapping(mapping)
             }
             YamlData::Tagged(tag, _) => {
@@ -314,6 +347,35 @@ mod tests {
         assert_eq!(node.get("a").unwrap().as_text(), Some("1"));
         assert_eq!(node.get("c").unwrap().as_text(), Some("2.50"));
         assert_eq!(node.get("c").unwrap().line, Some(3));
+    }
+
+    #[test]
+    fn a_merge_key_brings_what_the_mapping_does_not_have() {
+        let base = "base: &base {a: 1, b: 2}\nmore: &more {b: 3, c: 4}\n";
+        for (mapping, expected) in [
+            ("{<<: *base}", "a=1 b=2"),
+            ("{<<: *base, b: 5}", "b=5 a=1"),
+            ("{b: 5, <<: *base}", "b=5 a=1"),
+            ("{<<: [*base, *more]}", "a=1 b=2 c=4"),
+            ("{<<: [*more, *base], c: 9}", "c=9 b=3 a=1"),
+            ("{<<: {<<: *more, d: 6}}", "d=6 b=3 c=4"),
+            ("{<<: []}", ""),
+            ("{'<<': 7}", "<<=7"),
+        ] {
+            let node = parse(&format!("{base}it: {mapping}\n")).unwrap();
+            let Value::Mapping(entries) = &node.get("it").unwrap().value else { panic!("a mapping") };
+            let found: Vec<_> = entries
+                .iter()
+                .map(|(key, node)| format!("{}={}", key.name, node.as_text().unwrap()))
+                .collect();
+            assert_eq!(found.join(" "), expected, "{mapping}");
+        }
+        for mapping in ["{<<: 1}", "{<<: }", "{<<: [*base, 1]}"] {
+            let error = parse(&format!("{base}it: {mapping}\n")).unwrap_err();
+            assert!(error.line == Some(3) && error.message.starts_with("<< takes a mapping"), "{error:?}");
+        }
+        let twice = parse("a: {<<: {b: 1}, <<: {c: 2}}\n").unwrap_err();
+        assert_eq!(twice.message, "a is given twice: keep one");
     }
 
     #[test]

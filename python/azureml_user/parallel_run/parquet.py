@@ -7,6 +7,7 @@ the file has them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,27 @@ def _to_pandas() -> Callable[[Any], Any]:
     return arrow_table_to_pandas
 
 
+def _with_its_range(table: Any, position: int) -> Any:
+    """The table, whose first row is at `position` of its file, with its own part of the file's index where
+    that is a range, of which pandas leaves the bounds alone. One from 0 on without a name says nothing: a
+    frame counts its own rows, as one of any other format does."""
+    metadata = table.schema.metadata or {}
+    described = json.loads(metadata.get(b"pandas", b"{}"))
+    ranges = [
+        one
+        for one in described.get("index_columns", [])
+        if isinstance(one, dict)
+        and one.get("kind") == "range"
+        and (one["start"], one["step"], one.get("name")) != (0, 1, None)
+    ]
+    for one in ranges:
+        one["start"] += position * one["step"]
+        one["stop"] = one["start"] + table.num_rows * one["step"]
+    if not ranges:
+        return table
+    return table.replace_schema_metadata({**metadata, b"pandas": json.dumps(described).encode()})
+
+
 class ParquetTable:
     """An open file. Of a row group that is read in parts it keeps how far it came, so that one part after the
     other costs as much as the whole."""
@@ -73,6 +95,8 @@ class ParquetTable:
         )
         self._to_pandas = _to_pandas()
         self._part: _Part | None = None
+        # A row group, and how many rows of the file are before it.
+        self._place = (0, 0)
 
     def frame(
         self,
@@ -88,14 +112,38 @@ class ParquetTable:
             table = self._file.read_row_groups(list(range(first, stop)), columns=columns, use_threads=False)
         else:
             table = self._rows(first, columns, *rows)
+        table = self._with_groups_without_fields(table, columns)
         # pyarrow takes names for those of nested columns too, and gives the columns in an order of its own.
         table = table if columns is None else table.select(columns)
+        table = _with_its_range(table, self._rows_before(first) + (rows[0] if rows else 0))
         if of_table is not None:
             table = delta.with_columns_of_table(table, of_table)
         if keeps_tables:
             global _last_table
             _last_table = table
         return self._to_pandas(table)
+
+    def _rows_before(self, group: int) -> int:
+        at, before = self._place if self._place[0] <= group else (0, 0)
+        groups = self._file.metadata
+        before += sum(groups.row_group(one).num_rows for one in range(at, group))
+        self._place = (group, before)
+        return before
+
+    def _with_groups_without_fields(self, table: Any, columns: list[str] | None) -> Any:
+        """The table with the columns that have no data, for no column is below them. pyarrow leaves them out;
+        `pandas.read_parquet` has them, without values."""
+        schema = self._file.schema_arrow
+        wanted = schema.names if columns is None else columns
+        if len(wanted) <= table.num_columns:
+            return table
+        for at, name in enumerate(schema.names):
+            if name in wanted and name not in table.column_names:
+                kind = schema.field(at).type
+                table = table.add_column(
+                    min(at, table.num_columns), name, pyarrow.nulls(table.num_rows, kind)
+                )
+        return table
 
     def _rows(self, group: int, columns: list[str] | None, start: int, stop: int) -> Any:
         part, self._part = self._part, None

@@ -61,7 +61,8 @@ impl DeletionVector {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
     pub(super) format: Option<Format>,
-    pub(super) schema_string: String,
+    /// Absent where a writer adds the columns in a later version.
+    pub(super) schema_string: Option<String>,
     #[serde(default)]
     pub(super) partition_columns: Vec<String>,
     /// Settings of the table.

@@ -129,7 +129,8 @@ impl Replay {
             let count = 1 + deleted.count();
             return Err(DeltaError::DeletionVectors { file: file.clone(), count, all });
         }
-        let columns = columns(&metadata.schema_string, &metadata.partition_columns)?;
+        let schema = metadata.schema_string.as_deref().ok_or_else(|| lacks("schemaString"))?;
+        let columns = columns(schema, &metadata.partition_columns)?;
         let keys: Vec<&str> =
             columns.iter().filter(|column| column.is_partition).map(|column| &*column.name).collect();
         let files = self.files.into_iter().map(|((path, _), mut add)| {

@@ -53,6 +53,21 @@ fn paths(snapshot: &Snapshot) -> Vec<(&str, Option<&str>)> {
     snapshot.files.iter().map(|file| (&*file.path, file.partition[0].as_deref())).collect()
 }
 
+/// As Delta Live Tables begin a table.
+fn without_columns() -> String {
+    r#"{"metaData":{"id":"x","format":{"provider":"parquet"},"partitionColumns":[],"configuration":{}}}"#
+        .to_owned()
+}
+
+#[test]
+fn a_table_may_get_its_columns_after_its_first_version() {
+    let add = add("a.parquet", r#""2024-01-02""#);
+    let commits = [vec![protocol(1, ""), without_columns()], vec![metadata("")], vec![add]];
+    assert_eq!(paths(&replayed(&commits).unwrap()), [("a.parquet", Some("2024-01-02"))]);
+    let error = replayed(&commits[..1]).unwrap_err().to_string();
+    assert!(error.contains("has no schemaString"), "{error}");
+}
+
 #[test]
 fn the_last_word_on_each_file_counts() {
     let commits = [
@@ -113,6 +128,7 @@ fn what_is_not_read_is_refused_by_its_name() {
         ),
         (vec![vec![protocol(1, ""), file.clone()]], "up to version 0 has no metaData"),
         (vec![vec![metadata(""), file.clone()]], "up to version 0 has no protocol"),
+        (vec![vec![protocol(1, ""), without_columns(), file.clone()]], "up to version 0 has no schemaString"),
         (
             vec![begun(&[]), vec!["{\"add\":{\"path\"".to_owned()]],
             "00000000000000000001.json, line 1: it is no action: EOF",

@@ -157,6 +157,9 @@ impl File {
             writer.structure(|writer| {
                 writer.integer(6, uncompressed);
                 writer.integer(7, compressed);
+                // An empty list without a type, as fastparquet writes it.
+                writer.field(8, 9);
+                writer.out.push(0);
                 writer.integer(9, start);
                 if let Some(dictionary) = self.dictionary {
                     writer.integer(11, dictionary);

@@ -63,11 +63,12 @@ impl<'a> Thrift<'a> {
         self.bytes(length)
     }
 
-    /// The beginning of a [`Kind::List`]: how many elements follow, as it claims, and of which type.
+    /// The beginning of a [`Kind::List`]: how many elements follow, as it claims, and of which type. The type of an empty
+    /// list says nothing: fastparquet leaves it out.
     pub(super) fn list(&mut self) -> Result<(u64, Kind), Broken> {
         let head = self.byte()?;
         let count = if head >> 4 == 15 { self.count()? } else { u64::from(head >> 4) };
-        Ok((count, kind(head)?))
+        Ok((count, if count == 0 { Kind::Byte } else { kind(head)? }))
     }
 
     /// The fields of a [`Kind::Struct`], which `take` gets by their numbers. It reads the value and says true, or leaves it

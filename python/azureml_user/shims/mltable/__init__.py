@@ -6,6 +6,7 @@ Its data has to lie on this host. It needs PyYAML and pandas. What it does not k
 from __future__ import annotations
 
 import glob
+import json
 import os
 from typing import Any, Callable
 
@@ -176,7 +177,7 @@ def _reader(name: str, options: dict[str, Any]) -> tuple[str | None, Callable[[s
         if options.pop("invalid_lines", "error") != "error":
             raise _not_here("invalid_lines: drop")
         _refuse_rest(name, options)
-        return None, lambda path, _: pandas.read_json(path, lines=True, encoding=encoding)
+        return None, lambda path, _: _read_json_lines(path, encoding)
     given = str(options.pop("header", "all_files_same_headers")).lower()
     if given not in _HEADERS:
         raise _not_here(f"header: {given}")
@@ -197,6 +198,21 @@ def _reader(name: str, options: dict[str, Any]) -> tuple[str | None, Callable[[s
         return pandas.read_csv(path, sep=delimiter, header=header, encoding=encoding, dtype=dtype)
 
     return _HEADERS[given], read
+
+
+def _read_json_lines(path: str, encoding: str) -> Any:
+    """The objects of a file, one a line; `pandas.read_json` would make numbers of texts, and round floats."""
+    import pandas
+
+    rows = []
+    with open(path, encoding=encoding) as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError as error:
+                    raise ValueError(f"{path}: line {number} is no JSON: {error}") from None
+    return pandas.DataFrame(rows)
 
 
 def _refuse_rest(name: str, options: dict[str, Any]) -> None:
