@@ -79,6 +79,14 @@ def test_a_slice_of_blank_lines_is_an_empty_frame(table):
     assert (outcome.items, outcome.returned, outcome.rows, outcome.error) == (0, 0, b"", None)
 
 
+def test_truth_values_are_objects_where_some_are_missing_in_the_file(table):
+    """Also in a slice that has all of them: `~` of a bool and of an object are not the same."""
+    script = "def run(df):\n    return [f'{df[0].dtype} {df[1].dtype}'] * len(df)\n"
+    for part, rows in [((0, 10), 1), ((10, 17), 1), ((0, 17), 2)]:
+        _, outcome = table("true,True\n,False\n", 2, "mb", script, part=part)
+        assert outcome.rows == b"object bool\n" * rows
+
+
 def test_a_widened_column_is_told_once(start, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("1,a\nx,b\n2,c\ny,d\n")

@@ -1,7 +1,7 @@
 //! Tables as text: delimited text from bytes to Arrow and back, and JSON lines.
 //!
 //! What it is for: a tabular dataset (spec D2) is split at record boundaries into slices of about the
-//! asked size ([`Splitter`]), the types of its columns are found once from a sample ([`Schema`]), a
+//! asked size ([`Splitter`]), the types of its columns are found once for all of it ([`Schema`]), a
 //! slice is read into Arrow arrays ([`read`]), and what the script returned is written as
 //! `DataFrame.to_csv` would ([`Writer`], spec E8).
 //!
@@ -41,3 +41,6 @@ pub use records::Malformed;
 pub use schema::{ColumnType, Names, Schema, SchemaError, TextRules};
 pub use split::{Header, Slice, SplitError, Splitter, record_starts, split_file, split_with};
 pub use write::{WriteError, WriteOptions, Writer, supports};
+
+/// Which rules give columns their types. A result that was made by others is none of a job that runs by these.
+pub const RULES_OF_TYPES: u32 = 2;

@@ -42,6 +42,28 @@ pub(crate) fn kind(text: &[u8]) -> Kind {
     }
 }
 
+/// The same of a field that is a number of a few digits, perhaps with a minus sign and a point; nothing of any other.
+#[inline]
+pub(crate) fn kind_of_short_number(text: &[u8]) -> Option<Kind> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let mut points = 0;
+    for byte in digits {
+        match byte {
+            b'0'..=b'9' => {}
+            b'.' => points += 1,
+            _ => return None,
+        }
+    }
+    match (points, digits.len()) {
+        (0, 1..=18) => Some(Kind::Int { negative }),
+        (1, 2..) => Some(Kind::Float),
+        _ => None,
+    }
+}
+
 /// Whether pandas takes the text for a missing value.
 #[inline]
 pub(crate) fn is_missing(text: &[u8]) -> bool {

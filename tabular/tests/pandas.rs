@@ -163,8 +163,8 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
     for (text, expected) in texts.iter().zip(&answers.read) {
         std::fs::write(&path, &text.content).unwrap();
         let dialect = Dialect::new(text.separator as u8, text.header).unwrap();
-        let mut schema = Schema::infer_file(&path, &dialect, InferMode::Full).unwrap();
-        assert_eq!(schema, Schema::infer_file(&path, &dialect, InferMode::Sampled).unwrap());
+        let mut schema = Schema::infer_file(&path, &dialect, InferMode::Full, &|| false).unwrap();
+        assert_eq!(schema, Schema::infer_file(&path, &dialect, InferMode::Sampled, &|| false).unwrap());
         assert_eq!(schema.names.iter().collect::<Vec<_>>(), expected.names, "{:?}", text.content);
         for (name, dtype) in &text.dtype {
             schema.declare([(name.as_str(), dtype.parse().unwrap())]).unwrap();

@@ -181,7 +181,7 @@ impl Default for TabularOptions {
             delimiter: b',',
             has_header: true,
             dtype: Vec::new(),
-            infer: Infer::Sampled,
+            infer: Infer::Full,
             columns: None,
             split_row_groups: false,
         }
@@ -200,9 +200,9 @@ impl TabularOptions {
 #[serde(rename_all = "snake_case")]
 pub enum Infer {
     /// From blocks sampled over the whole of the file.
-    #[default]
     Sampled,
     /// From all of it.
+    #[default]
     Full,
 }
 

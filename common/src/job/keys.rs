@@ -443,8 +443,8 @@ pub static INPUT: Section = Section {
         with_default("header", Takes::Boolean, "true").means("delimited text: whether the first record names the columns"),
         optional("dtype", Takes::Own("a mapping of columns to int64, uint64, float64, bool or str"), "found in the data")
             .means("delimited text: types of columns"),
-        with_default("infer", Takes::Words(&["sampled", "full"]), "sampled")
-            .means("delimited text: whether other types are found in a sample of the data or in all of it"),
+        with_default("infer", Takes::Words(&["full", "sampled"]), "full")
+            .means("delimited text: whether other types are found in all of a file or in a sample of it, which is sooner"),
         optional("columns", Takes::Own("a list of names"), "all of them")
             .means("Parquet: the columns to read, in this order")
             .more("#parquet"),

@@ -64,10 +64,12 @@ class Frames:
         """Column names where there is no header."""
         return self._pandas.Index(list(range(count)))
 
-    def frame(self, columns: Any, names: Any) -> Any:
-        """The DataFrame of Arrow columns."""
+    def frame(self, columns: Any, names: Any, objects: list[int]) -> Any:
+        """The DataFrame of Arrow columns; those at the positions `objects` hold objects in any case."""
         batch = self._pyarrow.record_batch(columns)
         arrays = {position: self._array(column) for position, column in enumerate(batch.columns)}
+        for position in objects:
+            arrays[position] = arrays[position].astype(object)
         frame = self._pandas.DataFrame(arrays, index=self._pandas.RangeIndex(batch.num_rows))
         frame.columns = names
         return frame

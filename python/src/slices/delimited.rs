@@ -126,13 +126,19 @@ impl Delimited {
         }
         let notices = widened(told, &self.schema, slice, &batch);
         let records = batch.records;
+        // Of truth values some of which are missing in the file, whether or not one is missing here.
+        let is_object = |column: usize| batch.types[column] == ColumnType::BoolOrMissing;
+        let objects: Vec<usize> = match &wanted {
+            Some(wanted) => (0..wanted.len()).filter(|at| is_object(wanted[*at])).collect(),
+            None => (0..batch.types.len()).filter(|at| is_object(*at)).collect(),
+        };
         let columns = ArrowColumns::new(batch.columns, records)
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let index = match wanted {
             Some(wanted) => self.index.bind(py).call_method1(intern!(py, "take"), (wanted,))?,
             None => self.index.bind(py).clone(),
         };
-        let mut frame = frames.call_method1(intern!(py, "frame"), (columns, index))?;
+        let mut frame = frames.call_method1(intern!(py, "frame"), (columns, index, objects))?;
         if let Some(all) = &self.all {
             frame = frames.call_method1(intern!(py, "with_columns"), (frame, all))?;
         }

@@ -44,33 +44,33 @@ fn sources() {
 fn tabular_options() {
     let project = Project::new();
     for (options, expected) in [
-        ("", json!({"delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"})),
+        ("", json!({"delimiter": 44, "has_header": true, "dtype": [], "infer": "full"})),
         (
             "format: delimited",
-            json!({"format": "delimited", "delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"}),
+            json!({"format": "delimited", "delimiter": 44, "has_header": true, "dtype": [], "infer": "full"}),
         ),
         (
             "format: JSON_lines",
-            json!({"format": "json_lines", "delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"}),
+            json!({"format": "json_lines", "delimiter": 44, "has_header": true, "dtype": [], "infer": "full"}),
         ),
-        ("delimiter: ';'", json!({"delimiter": 59, "has_header": true, "dtype": [], "infer": "sampled"})),
-        (r#"delimiter: "\t""#, json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "sampled"})),
-        (r"delimiter: '\t'", json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "sampled"})),
-        ("delimiter: 1", json!({"delimiter": 49, "has_header": true, "dtype": [], "infer": "sampled"})),
+        ("delimiter: ';'", json!({"delimiter": 59, "has_header": true, "dtype": [], "infer": "full"})),
+        (r#"delimiter: "\t""#, json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "full"})),
+        (r"delimiter: '\t'", json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "full"})),
+        ("delimiter: 1", json!({"delimiter": 49, "has_header": true, "dtype": [], "infer": "full"})),
         (
-            "header: false, infer: full",
-            json!({"delimiter": 44, "has_header": false, "dtype": [], "infer": "full"}),
+            "header: false, infer: sampled",
+            json!({"delimiter": 44, "has_header": false, "dtype": [], "infer": "sampled"}),
         ),
         (
             "format: parquet, columns: [b, 1], split_row_groups: true",
             json!({
-                "format": "parquet", "delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled",
+                "format": "parquet", "delimiter": 44, "has_header": true, "dtype": [], "infer": "full",
                 "columns": ["b", "1"], "split_row_groups": true,
             }),
         ),
         (
             "dtype: {z: int, 0: str}",
-            json!({"delimiter": 44, "has_header": true, "dtype": [["z", "int"], ["0", "str"]], "infer": "sampled"}),
+            json!({"delimiter": 44, "has_header": true, "dtype": [["z", "int"], ["0", "str"]], "infer": "full"}),
         ),
     ] {
         let inputs = project.setting(&with(&format!("[{{type: tabular, path: data, {options}}}]")), "inputs");
@@ -150,7 +150,7 @@ fn refused_inputs() {
         ("[{type: tabular, path: data, delimiter: '||'}]", "inputs[0].delimiter: \"||\" is not a delimiter: give one ASCII character, not a quote or line end".to_owned()),
         ("[{type: tabular, path: data, delimiter: é}]", "inputs[0].delimiter: \"é\" is not a delimiter: give one ASCII character, not a quote or line end".to_owned()),
         ("[{type: tabular, path: data, header: first}]", "inputs[0].header: \"first\" is not one of true, false".to_owned()),
-        ("[{type: tabular, path: data, infer: none}]", "inputs[0].infer: \"none\" is not one of sampled, full".to_owned()),
+        ("[{type: tabular, path: data, infer: none}]", "inputs[0].infer: \"none\" is not one of full, sampled".to_owned()),
         ("[{type: tabular, path: data, dtype: {a: int128}}]", "inputs[0].dtype.a: \"int128\" is not a known type: give one of int64, int, uint64, float64, float, bool, str, string, object".to_owned()),
         ("[{type: tabular, path: data, dtype: int}]", "inputs[0].dtype: \"int\" where a mapping is expected".to_owned()),
         ("[{type: tabular, path: data, partition_format: 'user.csv'}]", "inputs[0].partition_format: \"user.csv\" cannot be read: it has no field: name a part of the path as {name}".to_owned()),

@@ -2,7 +2,7 @@
 //!
 //! Two jobs have one output when they have the same *recipe* and the same *listing*.
 //!
-//! * The recipe is what is known before anything runs: the code, the version of prs, the interpreter, every setting whose
+//! * The recipe is what is known before anything runs: the code, the version of prs and of its rules of types, the interpreter, every setting whose
 //!   key decides the output (`Key::decides_output`), and of inputs that are listed at submission (uploads, by their content,
 //!   and buckets, by sizes and etags) the checksum of the listing. Side inputs and the model are compared as those are, and
 //!   where they stay on this machine by the checksum of what was seen of them.
@@ -26,6 +26,7 @@ use prs_common::job::{InputSource, JobSpec, SideInput};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::timestamp::now_us;
+use prs_tabular::RULES_OF_TYPES;
 use sha2::{Digest, Sha256};
 
 use super::findings::Findings;
@@ -45,6 +46,7 @@ pub fn recipe(spec: &JobSpec, code: &str, interpreter: Option<&Path>) -> Option<
         hasher.update(part);
     };
     add(env!("CARGO_PKG_VERSION").as_bytes());
+    add(&RULES_OF_TYPES.to_le_bytes());
     add(layout::checksum_of_code(code).as_bytes());
     add(interpreter.map(Path::as_os_str).unwrap_or_default().as_encoded_bytes());
     let stored = spec.stored();

@@ -31,7 +31,9 @@ pub(super) fn plan(
     if text.broken.is_some() {
         cut_last_line(&text.path).map_err(|error| error.to_string())?;
     }
-    let mut schema = match read_schema(options, dialect, text) {
+    let finds_types = !table.as_ref().is_some_and(|(table, _)| table.all_text);
+    let infer = if finds_types { options.infer } else { Infer::Sampled };
+    let mut schema = match read_schema(options, infer, text, (dialect, slices.taker.sink.stop)) {
         Ok(schema) => schema,
         Err(SchemaError::Empty) => return Ok(()),
         Err(error) => return Err(error.to_string()),
@@ -63,7 +65,8 @@ pub(super) fn plan(
 pub(super) fn count(options: &TabularOptions, text: &PlainText, size: u64, rows: &mut Rows) {
     let dialect = Dialect::new(options.delimiter, true).expect("the job file's delimiter was checked");
     let is_cut = text.broken.is_none() || cut_last_line(&text.path).is_ok();
-    if !is_cut || read_schema(options, dialect, text).is_err() {
+    // No type is of interest.
+    if !is_cut || read_schema(options, Infer::Sampled, text, (dialect, &|| false)).is_err() {
         return;
     }
     let mut splitter = Splitter::new(dialect, size).within(rows.skip, rows.most);
@@ -75,12 +78,17 @@ pub(super) fn count(options: &TabularOptions, text: &PlainText, size: u64, rows:
     rows.skip = splitter.left_to_skip();
 }
 
-fn read_schema(options: &TabularOptions, dialect: Dialect, text: &PlainText) -> Result<Schema, SchemaError> {
-    let mode = match options.infer {
+fn read_schema(
+    options: &TabularOptions,
+    infer: Infer,
+    text: &PlainText,
+    (dialect, stop): (Dialect, &dyn Fn() -> bool),
+) -> Result<Schema, SchemaError> {
+    let mode = match infer {
         Infer::Sampled => InferMode::Sampled,
         Infer::Full => InferMode::Full,
     };
-    let mut schema = Schema::infer_file(&text.path, &dialect, mode)?;
+    let mut schema = Schema::infer_file(&text.path, &dialect, mode, stop)?;
     let declared: Result<Vec<(&str, ColumnType)>, SchemaError> =
         options.dtype.iter().map(|(name, dtype)| dtype.parse().map(|dtype| (name.as_str(), dtype))).collect();
     schema.declare(declared?)?;

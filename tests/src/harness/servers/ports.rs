@@ -37,15 +37,19 @@ fn nobody_listens(port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::time::Duration;
 
     use super::*;
+    use crate::deadline::wait_for;
 
     #[test]
     fn a_port_is_taken_while_a_server_listens_and_free_while_somebody_asks() {
-        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = server.local_addr().unwrap().port();
+        let port = free_port();
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert!(!nobody_listens(port));
         drop(server);
+        // A program that another test starts at this moment has it until its `exec`.
+        wait_for("the port is free", Duration::from_mins(1), || nobody_listens(port).then_some(()));
 
         let asking = TcpSocket::new_v4().unwrap();
         asking.set_reuseaddr(true).unwrap();
