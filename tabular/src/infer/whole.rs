@@ -16,9 +16,9 @@ use crate::scan::marks_of;
 
 /// How much is looked at in one go, in bytes; it then goes on to the end of a record.
 const PIECE: usize = 1 << 20;
-/// How long a record may be, in bytes: what is behind a longer one is not looked at. Most often a quote is never closed, which the
-/// splitter tells.
-const LONGEST: usize = 1 << 30;
+/// How long a record may be, in bytes, so that memory has a bound: what is behind a longer one is not looked at. Most often a quote
+/// is never closed, which the splitter tells.
+const LONGEST: usize = 64 << 20;
 
 /// What the columns show of all records that `source` has, malformed ones left out; of those so far once `is_stopped`.
 pub(super) fn scan(
