@@ -175,7 +175,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     }
 }
 
-/// The entries of a mapping, or of a list of mappings one after the other; nothing where it is neither.
+/// Entries of a mapping, or of a list of mappings, one after the other; none where it is neither.
 fn mappings(node: Node) -> Option<Vec<(Key, Node)>> {
     match node.value {
         Value::Mapping(entries) => Some(entries),

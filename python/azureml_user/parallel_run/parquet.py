@@ -7,6 +7,7 @@ the file has them.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -61,25 +62,18 @@ def _to_pandas() -> Callable[[Any], Any]:
     return arrow_table_to_pandas
 
 
-def _with_its_range(table: Any, position: int) -> Any:
-    """The table, whose first row is at `position` of its file, with its own part of the file's index where
-    that is a range, of which pandas leaves the bounds alone. One from 0 on without a name says nothing: a
-    frame counts its own rows, as one of any other format does."""
-    metadata = table.schema.metadata or {}
-    described = json.loads(metadata.get(b"pandas", b"{}"))
-    ranges = [
-        one
-        for one in described.get("index_columns", [])
-        if isinstance(one, dict)
-        and one.get("kind") == "range"
-        and (one["start"], one["step"], one.get("name")) != (0, 1, None)
-    ]
-    for one in ranges:
-        one["start"] += position * one["step"]
-        one["stop"] = one["start"] + table.num_rows * one["step"]
-    if not ranges:
-        return table
-    return table.replace_schema_metadata({**metadata, b"pandas": json.dumps(described).encode()})
+def _described_range(schema: Any) -> dict[str, Any] | None:
+    """What pandas says of a file whose index is a range, of which it leaves the bounds alone; nothing of any
+    other. One from 0 on without a name says nothing: a frame counts its own rows, as one of any other format
+    does."""
+    described: dict[str, Any] = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    tells = any((one["start"], one["step"], one.get("name")) != (0, 1, None) for one in _ranges(described))
+    return described if tells else None
+
+
+def _ranges(described: dict[str, Any]) -> list[dict[str, Any]]:
+    index = described.get("index_columns", [])
+    return [one for one in index if isinstance(one, dict) and one.get("kind") == "range"]
 
 
 class ParquetTable:
@@ -95,6 +89,8 @@ class ParquetTable:
         )
         self._to_pandas = _to_pandas()
         self._part: _Part | None = None
+        self._schema = self._file.schema_arrow
+        self._range = _described_range(self._schema)
         # A row group, and how many rows of the file are before it.
         self._place = (0, 0)
 
@@ -115,13 +111,23 @@ class ParquetTable:
         table = self._with_groups_without_fields(table, columns)
         # pyarrow takes names for those of nested columns too, and gives the columns in an order of its own.
         table = table if columns is None else table.select(columns)
-        table = _with_its_range(table, self._rows_before(first) + (rows[0] if rows else 0))
+        if self._range is not None:
+            table = self._with_its_range(table, self._rows_before(first) + (rows[0] if rows else 0))
         if of_table is not None:
             table = delta.with_columns_of_table(table, of_table)
         if keeps_tables:
             global _last_table
             _last_table = table
         return self._to_pandas(table)
+
+    def _with_its_range(self, table: Any, position: int) -> Any:
+        """The table, whose first row is at `position` of the file, with its own part of the index."""
+        described = copy.deepcopy(self._range)
+        for one in _ranges(described):
+            one["start"] += position * one["step"]
+            one["stop"] = one["start"] + table.num_rows * one["step"]
+        told = {**(table.schema.metadata or {}), b"pandas": json.dumps(described).encode()}
+        return table.replace_schema_metadata(told)
 
     def _rows_before(self, group: int) -> int:
         at, before = self._place if self._place[0] <= group else (0, 0)
@@ -133,7 +139,7 @@ class ParquetTable:
     def _with_groups_without_fields(self, table: Any, columns: list[str] | None) -> Any:
         """The table with the columns that have no data, for no column is below them. pyarrow leaves them out;
         `pandas.read_parquet` has them, without values."""
-        schema = self._file.schema_arrow
+        schema = self._schema
         wanted = schema.names if columns is None else columns
         if len(wanted) <= table.num_columns:
             return table

@@ -34,14 +34,14 @@ const FIRST_RECORD_LIMIT: u64 = 64 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InferMode {
-    /// Those in 16 blocks of 64 KiB, spread evenly over the file, the first records among them.
+    /// Records in 16 blocks of 64 KiB, spread evenly over the file, the first ones among them.
     Sampled,
     /// All.
     #[default]
     Full,
 }
 
-/// What was seen in a column.
+/// Kinds of values that were seen in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Evidence(u8);
 
@@ -56,7 +56,7 @@ impl Evidence {
     const BOOL: u8 = 64;
     const TEXT: u8 = 128;
 
-    /// What a column of this type has shown already.
+    /// Evidence that a column of this type has shown.
     pub(crate) fn of(column: ColumnType) -> Self {
         Self(match column {
             ColumnType::Int64 => Self::INT,
@@ -83,7 +83,7 @@ impl Evidence {
         };
     }
 
-    /// What is seen where `later` was seen in records behind these.
+    /// Evidence of these records and of those behind them, which show `later`.
     fn followed_by(self, later: Self) -> Self {
         if self.0 & Self::FLOAT != 0 && later.0 & Self::BIG != 0 {
             return Self(self.0 | (later.0 & !Self::BIG) | Self::FLOAT);
@@ -132,7 +132,7 @@ impl Schema {
         Self::infer_until(&mut File::open(path)?, *dialect, mode, is_stopped)
     }
 
-    /// The same for anything that can be read at any place.
+    /// Finds them in anything that can be read at any place.
     pub fn infer<R: Read + Seek>(
         source: &mut R,
         dialect: Dialect,
@@ -240,7 +240,7 @@ fn scan_tolerantly(mut part: &[u8], dialect: Dialect, evidence: &mut [Evidence])
     scan_one_by_one(part, dialect, evidence);
 }
 
-/// The same, however many are ragged: each that is costs [`scan_part`] a block.
+/// Adds the same one record after the other, however many are ragged: each of these costs [`scan_part`] a block.
 fn scan_one_by_one(part: &[u8], dialect: Dialect, evidence: &mut [Evidence]) {
     let mut start = 0;
     for end in line_ends(part, dialect).chain([part.len()]) {

@@ -10,7 +10,7 @@ pub(super) const SAMPLES: u64 = 16;
 /// How many line ends are tried as the start of a block's first record.
 const TRIES: usize = 64;
 
-/// What the columns show in a sample of the records from `start` on, or in all where they are few.
+/// Evidence of a sample of the records from `start` on, or of all where they are few.
 pub(super) fn scan<R: Read + Seek>(
     source: &mut R,
     start: u64,

@@ -128,7 +128,7 @@ fn ragged_records_do_not_keep_the_types_from_being_found() {
     assert_eq!(infer("a,b\n1,2\n1,2,3\n", true, InferMode::Sampled).types.len(), 2);
 }
 
-/// What a sample never sees, or reads wrongly: small inputs that gave other types than pandas does.
+/// Small inputs that gave other types than pandas does: a sample never sees the record that decides, or misreads it.
 #[test]
 fn all_of_a_file_counts_however_its_records_lie() {
     let long = "x".repeat(70_000);

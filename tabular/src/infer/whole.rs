@@ -20,7 +20,7 @@ const PIECE: usize = 1 << 20;
 /// is never closed, which the splitter tells.
 const LONGEST: usize = 64 << 20;
 
-/// What the columns show of all records that `source` has, malformed ones left out; of those so far once `is_stopped`.
+/// Evidence of all records of `source` but malformed ones; of those so far once `is_stopped`.
 pub(super) fn scan(
     source: impl Read,
     dialect: Dialect,
@@ -122,7 +122,7 @@ fn last_line_end(bytes: &[u8], dialect: Dialect) -> Option<usize> {
     last
 }
 
-/// What was seen in the pieces so far.
+/// Evidence of the pieces so far.
 struct Seen {
     dialect: Dialect,
     /// For each column, whether it is text, whatever else is found: it is no more looked at.

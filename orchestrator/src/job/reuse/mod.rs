@@ -2,8 +2,8 @@
 //!
 //! Two jobs have one output when they have the same *recipe* and the same *listing*.
 //!
-//! * The recipe is what is known before anything runs: the code, the version of prs and of its rules of types, the interpreter, every setting whose
-//!   key decides the output (`Key::decides_output`), and of inputs that are listed at submission (uploads, by their content,
+//! * The recipe is what is known before anything runs: the code, the version of prs and of its rules of types, the
+//!   interpreter, every setting whose key decides the output (`Key::decides_output`), and of inputs that are listed at submission (uploads, by their content,
 //!   and buckets, by sizes and etags) the checksum of the listing. Side inputs and the model are compared as those are, and
 //!   where they stay on this machine by the checksum of what was seen of them.
 //! * Local files are listed while the job runs, and never before (spec S2): the planner sums up what it lists
