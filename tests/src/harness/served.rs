@@ -127,7 +127,11 @@ impl Web {
             lacks.retain(|(_, status)| *status != 200);
             lacks.is_empty().then_some(())
         });
-        assert!(is_there.is_some(), "{RECOVERY:?} after {since} there are not {lacks:?}");
+        let said = self.program.stderr();
+        assert!(
+            is_there.is_some(),
+            "{RECOVERY:?} after {since} there are not {lacks:?}; the server said:\n{said}"
+        );
     }
 
     /// Asserts that nothing of the program broke.

@@ -2,7 +2,8 @@
 //! be away, and asked again after pauses that grow.
 //!
 //! A call that comes while it is away fails at once, but for one call a pause: that one asks. So an outage costs the calls of
-//! a process nothing, and what is true of it is known soon after its end.
+//! a process nothing, and its end is seen within [`LONGEST_PAUSE`], however long it was. A connection over a slow network is
+//! made on while nobody waits for it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,14 +12,15 @@ use prs_common::backoff::Backoff;
 use prs_common::calls::Calls;
 use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind};
 use prs_common::servers::{ConnectError, open_ledger};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::caller::Caller;
 
 /// The pause after the ledger was found to be away; they grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// How long the call that asks whether it is back waits for the answer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long a call that asks whether it is back waits for the connection.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The connection, or when to look for it again.
@@ -26,10 +28,12 @@ pub(super) struct LedgerConnection {
     url: String,
     /// Hears of the calls to it.
     calls: Option<Arc<dyn Calls>>,
-    /// Held by the call that connects.
-    connecting: tokio::sync::Mutex<()>,
+    /// Held by the call that connects; has the connection that a former call did not wait for.
+    connecting: tokio::sync::Mutex<Option<Connecting>>,
     known: Mutex<Known>,
 }
+
+type Connecting = JoinHandle<Result<Arc<dyn Ledger>, LedgerError>>;
 
 enum Known {
     /// Nobody has asked for it.
@@ -65,7 +69,7 @@ impl LedgerConnection {
     /// # Errors
     /// It refuses this program.
     pub(super) async fn open(&self, caller: &dyn Caller) -> Result<Option<Arc<dyn Ledger>>, LedgerError> {
-        let _connecting = match self.next() {
+        let mut connecting = match self.next() {
             Next::Use(ledger) => return Ok(Some(ledger)),
             Next::GoWithout => return Ok(None),
             // Who comes first of all waits; nobody waits for what was away a moment ago.
@@ -81,11 +85,20 @@ impl LedgerConnection {
             Next::GoWithout => return Ok(None),
             Next::Connect { again } => again,
         };
-        let connect = open_ledger(&self.url, self.calls.clone());
         let connected = if again {
-            timeout(ANSWER, connect).await.unwrap_or_else(|_| Err(no_answer()))
+            let begin = || {
+                let (url, calls) = (self.url.clone(), self.calls.clone());
+                tokio::spawn(async move { open_ledger(&url, calls).await })
+            };
+            match timeout(ANSWER, connecting.get_or_insert_with(begin)).await {
+                Ok(ended) => {
+                    *connecting = None;
+                    ended.unwrap_or_else(|_| Err(no_answer()))
+                }
+                Err(_) => Err(no_answer()),
+            }
         } else {
-            connect.await
+            open_ledger(&self.url, self.calls.clone()).await
         };
         match connected {
             Ok(ledger) => {
@@ -150,4 +163,59 @@ impl LedgerConnection {
 fn no_answer() -> LedgerError {
     let message = format!("no answer within {} s", ANSWER.as_secs());
     LedgerError { kind: LedgerErrorKind::Unavailable, job: String::new(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+    use crate::caller::Unattended;
+
+    fn away(url: &str) -> LedgerConnection {
+        let connection = LedgerConnection::new(url.to_owned(), None);
+        connection.is_away(no_answer(), &Unattended);
+        connection
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_outage_is_looked_at_as_often_as_a_short_one() {
+        let connection = away("redis://127.0.0.1:1");
+        for _ in 0..100 {
+            advance(LONGEST_PAUSE).await;
+            assert!(matches!(connection.next(), Next::Connect { again: true }));
+            assert!(connection.open(&Unattended).await.unwrap().is_none());
+        }
+    }
+
+    /// Answers 1 to each command, `delay` after it came.
+    async fn answer(mut client: TcpStream, delay: Duration) {
+        let mut read = [0; 4096];
+        while let Ok(length @ 1..) = client.read(&mut read).await {
+            sleep(delay).await;
+            let commands = memchr::memchr_iter(b'*', &read[..length]).count();
+            if client.write_all(":1\r\n".repeat(commands).as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ledger_far_away_is_back_though_no_call_waits_so_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connection = away(&format!("redis://{}", listener.local_addr().unwrap()));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(answer(client, Duration::from_millis(900)));
+            }
+        });
+        let began = Instant::now();
+        while connection.open(&Unattended).await.unwrap().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(15), "it is not seen");
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert!(began.elapsed() > ANSWER, "{:?}", began.elapsed());
+    }
 }
