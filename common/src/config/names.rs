@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::file::{S3_KEYS, kind, path_from, s3_options};
-use crate::dataset::remote::{RemotePath, is_in_bucket};
+use crate::dataset::remote::{RemotePath, is_in_bucket, without_file_scheme};
 use crate::job::form::RawSetting;
 use crate::job::reader::Reader;
 use crate::job::{ConfiguredNames, check_target};
@@ -205,7 +205,7 @@ fn place(reader: &mut Reader<'_>, at: &RawSetting, text: &str, folder: &Path) ->
             }
         };
     }
-    let text = text.strip_prefix("file://").unwrap_or(text);
+    let text = without_file_scheme(text);
     if text.is_empty() || text.contains("://") || text.starts_with("azureml:") {
         reader.refuse(at, format!("it is no place that prs reads: give {PLACE}"));
         return None;

@@ -39,6 +39,11 @@ pub fn is_glob(url: &str) -> bool {
     if is_http(url) { http_url::path_of(url).contains('*') } else { url.contains(['*', '?']) }
 }
 
+/// The absolute path of a `file://` URL, of which nothing is decoded; any other text as it is.
+pub fn without_file_scheme(text: &str) -> &str {
+    text.strip_prefix("file://").filter(|path| path.starts_with('/')).unwrap_or(text)
+}
+
 impl RemotePath {
     /// Takes `url` apart. The message of an error holds nothing that could be a password.
     pub fn parse(url: &str) -> Result<Self, String> {

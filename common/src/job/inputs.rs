@@ -18,7 +18,7 @@ use super::yaml::{Node, Value};
 use crate::dataset::input::{Input, InputKind, InputSource, TableFormat, TabularOptions};
 use crate::dataset::listing::{self, ListingError};
 use crate::dataset::partition_format::PartitionFormat;
-use crate::dataset::remote::{self, RemotePath};
+use crate::dataset::remote::{self, RemotePath, without_file_scheme};
 use crate::dataset::step_output::StepOutput;
 
 /// Names of column types that the reader of delimited text knows.
@@ -332,7 +332,7 @@ fn local_path(
     kind: Option<InputKind>,
     is_list: bool,
 ) -> Result<(String, bool), String> {
-    let given = item.value.as_text().unwrap_or_default().trim();
+    let given = without_file_scheme(item.value.as_text().unwrap_or_default().trim());
     if given.is_empty() {
         return Err("it is empty: give a local path".to_owned());
     }

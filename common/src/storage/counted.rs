@@ -111,6 +111,10 @@ impl Storage for CountedStorage {
         self.count_listing(self.inner.list(prefix, after))
     }
 
+    fn list_names(&self, prefix: &str) -> Listing {
+        self.count_listing(self.inner.list_names(prefix))
+    }
+
     fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
         self.count_listing(self.inner.list_folder(prefix, after))
     }

@@ -35,6 +35,17 @@ impl FencedStorage {
             message,
         })
     }
+
+    /// What may be read of a `listing` of `prefix`.
+    fn readable(&self, prefix: &str, listing: Listing) -> Listing {
+        if let Err(error) = self.check(prefix, Use::Read) {
+            return stream::iter([Err(error)]).boxed();
+        }
+        let fence = self.clone();
+        let may_be_read =
+            move |object: &ObjectMeta| future::ready(fence.check(&object.key, Use::Read).is_ok());
+        listing.try_filter(may_be_read).boxed()
+    }
 }
 
 impl fmt::Display for FencedStorage {
@@ -61,13 +72,11 @@ impl Storage for FencedStorage {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Listing {
-        if let Err(error) = self.check(prefix, Use::Read) {
-            return stream::iter([Err(error)]).boxed();
-        }
-        let fence = self.clone();
-        let may_be_read =
-            move |object: &ObjectMeta| future::ready(fence.check(&object.key, Use::Read).is_ok());
-        self.inner.list(prefix, after).try_filter(may_be_read).boxed()
+        self.readable(prefix, self.inner.list(prefix, after))
+    }
+
+    fn list_names(&self, prefix: &str) -> Listing {
+        self.readable(prefix, self.inner.list_names(prefix))
     }
 
     fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {

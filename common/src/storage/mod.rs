@@ -322,6 +322,12 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// may be empty. A store of any size tells a part at a time.
     fn list(&self, prefix: &str, after: &str) -> Listing;
 
+    /// All objects below the folder `prefix`, also those whose names are no keys here, which nothing else takes: for who tells
+    /// of them by name.
+    fn list_names(&self, prefix: &str) -> Listing {
+        self.list(prefix, "")
+    }
+
     /// What stands in the folder `prefix` itself (it ends in `/`, or is empty) with keys greater than `after`, which may be empty: the objects
     /// there, and the folders, whatever is in them. A server of objects is asked once for each 1,000 of them.
     fn list_folder(&self, prefix: &str, after: &str) -> FolderListing;

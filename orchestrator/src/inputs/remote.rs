@@ -1,7 +1,8 @@
 //! The listing of a bucket or an HTTP server: what a URL of an input names, bytewise by key (spec D1).
 //!
-//! A URL is an object, where there is one of that name; else a glob, where it has a wildcard; else a folder. Most HTTP servers
-//! list nothing: there it is a file or an error.
+//! A URL is an object, where there is one of that name; else a folder, where anything is below it; else a glob, where it has a
+//! wildcard, whose first folders are taken as they stand as far as there are any. Most HTTP servers list nothing: there it
+//! is a file or an error.
 //! Objects whose keys end with `/`, which some tools write to stand for folders, are no files.
 
 use std::borrow::Cow;
@@ -38,7 +39,7 @@ impl RemoteListing {
         let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
         let listing = |prefix: String| Self {
             origin: format!("{}/{prefix}", url.place()),
-            objects: store.list(&format!("{prefix}{}", url.query()), ""),
+            objects: store.list_names(&format!("{prefix}{}", url.query())),
             prefix,
             url: url.clone(),
             glob: None,
@@ -63,8 +64,24 @@ impl RemoteListing {
         if !is_glob {
             return Ok(listing(slashed(path)));
         }
-        let pattern = PathPattern::new(&format!("/{}", url.relative("", path)))?;
-        let folder = pattern.base().trim_start_matches('/').to_owned();
+        let glob = format!("/{}", url.relative("", path));
+        let mut base = PathPattern::fixed_part(&glob);
+        if !url.is_http() {
+            let is_folder = async |folder: &str| -> Result<bool, ResolveCause> {
+                Ok(store.list_names(&slashed(folder.trim_start_matches('/'))).try_next().await?.is_some())
+            };
+            if is_folder(path).await? {
+                return Ok(listing(slashed(path)));
+            }
+            for folder in PathPattern::folders(&glob) {
+                if !is_folder(folder).await? {
+                    break;
+                }
+                base = folder;
+            }
+        }
+        let pattern = PathPattern::below(base, &glob)?;
+        let folder = base.trim_start_matches('/').to_owned();
         let folder = if url.is_http() { http_url::encoded_name(&folder) } else { folder };
         Ok(Self { glob: Some(pattern), ..listing(slashed(&folder)) })
     }
@@ -102,6 +119,9 @@ impl RemoteListing {
         let refused = |reason: &str| Err(ResolveCause::name(&format!("{}{relative}", self.origin), reason));
         if let Some(reason) = names::unusable(&relative) {
             return refused(reason);
+        }
+        if object.key.contains('\\') && !self.url.is_http() {
+            return refused("the name has a backslash");
         }
         // In bytewise order everything between `a` and `a/b` begins with `a` too.
         while self.open.last().is_some_and(|open| !relative.starts_with(&**open)) {
@@ -152,12 +172,22 @@ mod tests {
     async fn a_url_is_an_object_a_glob_or_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path()));
-        for key in
-            ["a.csv", "in/a.csv", "in/b.csv", "in/deep/c.csv", "in/x[1].txt", "in/.hidden", "into/d.csv"]
-        {
+        for key in [
+            "a.csv",
+            "in/a.csv",
+            "in/b.csv",
+            "in/deep/c.csv",
+            "in/x[1].txt",
+            "in/.hidden",
+            "into/d.csv",
+            "[DE] x/a.csv",
+            "[DE] x/b/c.csv",
+            "D x/other.csv",
+            "E x/b/other.csv",
+        ] {
             store.put(key, "x".into(), PutMode::Overwrite).await.unwrap();
         }
-        let table: [(&str, &str, &[&str]); 9] = [
+        let table: [(&str, &str, &[&str]); 13] = [
             ("s3://bucket/in", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),
             ("s3://bucket/in/", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),
             ("s3://bucket/in/b.csv", "in/", &["b.csv"]),
@@ -167,6 +197,10 @@ mod tests {
             ("s3://bucket/*.csv", "", &["a.csv"]),
             ("s3://bucket/in/x[1].txt", "in/", &["x[1].txt"]),
             ("s3://bucket/absent", "absent/", &[]),
+            ("s3://bucket/[DE] x", "[DE] x/", &["a.csv", "b/c.csv"]),
+            ("s3://bucket/[DE] x/*.csv", "[DE] x/", &["a.csv"]),
+            ("s3://bucket/[DE] x/b/*.csv", "[DE] x/b/", &["c.csv"]),
+            ("s3://bucket/[DF] x/*.csv", "", &["D x/other.csv"]),
         ];
         for (url, origin, expected) in table {
             let (seen_origin, seen) = list(Arc::clone(&store), url).await.unwrap();
@@ -181,13 +215,14 @@ mod tests {
     #[tokio::test]
     async fn names_that_lead_out_of_a_folder_are_refused_by_name() {
         let long: &'static str = Box::leak(format!("in/{}", "x".repeat(256)).into_boxed_str());
-        let table: [(&[&'static str], Result<usize, &str>); 9] = [
+        let table: [(&[&'static str], Result<usize, &str>); 10] = [
             (&["in/", "in/a", "in/b/", "in/b/c", "in/d"], Ok(3)),
             (&["in/a", "in/a-b", "in/a.b", "in/ab"], Ok(4)),
             (&["in/a", "in/../../etc/passwd"], Err("s3://bucket/in/../../etc/passwd: the name has a part")),
             (&["in//a"], Err("s3://bucket/in//a: the name has an empty part")),
             (&["in/a\nb"], Err(r"s3://bucket/in/a\nb: the name has a control character")),
             (&["in/a\0"], Err("control character")),
+            (&["in/win\\a"], Err(r"s3://bucket/in/win\\a: the name has a backslash")),
             (&[long], Err("longer than 255")),
             (
                 &["in/a", "in/a-b", "in/a/b"],

@@ -103,3 +103,51 @@ fn names_of_objects_may_be_as_long_as_a_bucket_allows() {
     let expected = format!("{}{name} last\n", rows(3));
     assert_eq!(String::from_utf8(fleet.stored(id(&result)).result()).unwrap(), expected);
 }
+
+#[test]
+fn a_bucket_loses_no_object_without_a_word() {
+    let fleet = Fleet::shared();
+    let bucket = "odd-names";
+    fleet.s3.make_bucket(bucket);
+    let odd = [
+        "sales/2026//02/b.csv",
+        "up/a/../b.txt",
+        "dot/./a.txt",
+        "bs/win\\style.txt",
+        "tab/a\tb.txt",
+        "ctl/a\u{1}b.txt",
+    ];
+    for key in odd.into_iter().chain(["sales/2026/01/a.csv", "sales/", "[DE] x/a +%é.txt", "D x/other.txt"])
+    {
+        fleet.s3.put_object(bucket, key, b"it");
+    }
+    let job =
+        fleet.s3.env().iter().fold(Job::new(NAMES), |job, (name, value)| job.with_own_variable(name, value));
+    let mut job = job.with("mini_batch_size", 1);
+    let mut over = |path: &str| {
+        job.set("inputs", json!([{ "type": "file", "path": format!("s3://{bucket}/{path}") }]));
+        job.write_job_file();
+        job.command(&["submit", "job.yml", "-o", "json"])
+    };
+    for (path, says) in [
+        ("sales", "sales/2026//02/b.csv: the name has an empty part"),
+        ("up", "up/a/../b.txt: the name has a part `.` or `..`"),
+        ("dot", "dot/./a.txt: the name has a part"),
+        ("bs", r"bs/win\\style.txt: the name has a backslash"),
+        ("tab", r"tab/a\tb.txt: the name has a control character"),
+        ("ctl/*.txt", r"ctl/a\u{1}b.txt: the name has a control character"),
+    ] {
+        let refused = over(path);
+        refused.expect_code(2);
+        assert!(refused.stderr.contains(says), "{path}: {}", refused.stderr);
+    }
+    // A glob names the others, and a folder is meant by its name.
+    for (path, row) in
+        [("sales/*/01/*.csv", "a.csv it\n"), ("[DE] x", "a +%é.txt it\n"), ("[DE] x/*.txt", "a +%é.txt it\n")]
+    {
+        let ended = over(path);
+        ended.expect_code(0);
+        let output = ended.json()["output"]["uri"].as_str().unwrap().to_owned();
+        assert_eq!(fs::read_to_string(format!("{output}/parallel_run_step.txt")).unwrap(), row, "{path}");
+    }
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{EntryRef, ListingError};
+use crate::dataset::remote::without_file_scheme;
 
 const READ_SIZE: usize = 1 << 20;
 
@@ -64,6 +65,7 @@ impl ListFile {
             if line.trim_ascii().is_empty() {
                 continue;
             }
+            let line = without_file_scheme(line);
             let relative = if line.starts_with('/') || line.contains("://") {
                 line
             } else {

@@ -7,7 +7,7 @@
 //!
 //! Symbolic links are followed, files whose names begin with a dot are included. A glob picks
 //! files, never whole folders; a path that exists is taken as it stands, even if it could be read
-//! as a glob.
+//! as a glob, and so are the folders that a glob begins with.
 
 use std::collections::VecDeque;
 use std::io;
@@ -362,7 +362,10 @@ impl Part {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound && PathPattern::is_glob(path) => {
-                let pattern = PathPattern::new(path)?;
+                let exists = |folder: &&str| std::fs::metadata(folder).is_ok_and(|found| found.is_dir());
+                let base = PathPattern::folders(path).take_while(exists).last();
+                let pattern =
+                    PathPattern::below(base.unwrap_or_else(|| PathPattern::fixed_part(path)), path)?;
                 let base = pattern.base().to_owned();
                 let files = Files::Walk(Walk::new(&base, Some(pattern), options.versions));
                 return Ok(Self { files, found: false, glob: Some(path.to_owned()) });

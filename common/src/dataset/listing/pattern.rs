@@ -37,11 +37,17 @@ impl PathPattern {
         if fixed.is_empty() { "/" } else { fixed }
     }
 
-    /// Reads `pattern`, an absolute path with a wildcard.
-    pub fn new(pattern: &str) -> Result<Self, ListingError> {
-        let wildcard = pattern.find(WILDCARDS).unwrap_or(pattern.len());
-        let start = pattern[..wildcard].rfind('/').map_or(0, |slash| slash + 1);
-        let below = &pattern[start..];
+    /// The folders that the absolute path `path` has below its [`fixed_part`](Self::fixed_part), read as they stand, the
+    /// outermost first. One of them that exists is meant by its name: a folder may be called `run[12]`.
+    pub fn folders(path: &str) -> impl Iterator<Item = &str> {
+        let fixed = Self::fixed_part(path).len();
+        path.match_indices('/').map(|(slash, _)| &path[..slash]).filter(move |folder| folder.len() > fixed)
+    }
+
+    /// Reads `pattern`, an absolute path, as a glob below `base`, one of its folders, whose name has no wildcard whatever it
+    /// is made of.
+    pub fn below(base: &str, pattern: &str) -> Result<Self, ListingError> {
+        let below = pattern[base.len()..].trim_start_matches('/');
         let matcher = compile(below).map_err(|error| ListingError::Glob {
             pattern: pattern.to_owned(),
             reason: error.kind().to_string(),
@@ -56,7 +62,7 @@ impl PathPattern {
             .collect();
         let deeper = levels.len() < parts.len();
         let levels = levels.into_iter().take(folders.len()).collect();
-        let base = if start <= 1 { "/" } else { &pattern[..start - 1] };
+        let base = if base.is_empty() { "/" } else { base };
         Ok(Self { base: base.to_owned(), matcher, levels, deeper })
     }
 

@@ -146,6 +146,33 @@ fn globs() {
 }
 
 #[test]
+fn folders_that_a_glob_begins_with_are_meant_by_their_names() {
+    let files = [
+        "run[12]/x/data/own.csv",
+        "run1/x/data/other.csv",
+        "{a,b}/own.csv",
+        "a/x.csv",
+        "*/own.csv",
+        "c?/d/own",
+    ];
+    let folder = folder_with(&files);
+    let table: [(&str, &[&str], &str); 6] = [
+        ("run[12]/x/data/*.csv", &["run[12]/x/data/own.csv"], "own.csv"),
+        ("run[12]/*/data/*.csv", &["run[12]/x/data/own.csv"], "x/data/own.csv"),
+        // Nothing has this name.
+        ("run[1]/x/data/*.csv", &["run1/x/data/other.csv"], "run1/x/data/other.csv"),
+        ("{a,b}/*.csv", &["{a,b}/own.csv"], "own.csv"),
+        ("*/*.csv", &["*/own.csv"], "own.csv"),
+        ("c?/*/own", &["c?/d/own"], "d/own"),
+    ];
+    for (pattern, expected, relative) in table {
+        let source = paths(&folder, &[pattern]);
+        assert_eq!(names(&folder, &source), expected, "{pattern}");
+        assert_eq!(list(&source).unwrap()[0].relative, relative, "{pattern}");
+    }
+}
+
+#[test]
 fn a_glob_reads_only_folders_that_can_hold_a_match() {
     let folder = folder_with(&["in/a/1.csv", "other/x/1.csv", "in/a/deep/er/2.csv"]);
     // A loop that any walk through it would refuse.
@@ -306,7 +333,7 @@ fn list_lines_are_taken_as_they_stand() {
     let file = folder.path().join("lists/files.txt");
     fs::write(
         &file,
-        "\u{FEFF}/abs/b\n\n  \nrel/a b \r\n/abs/a\n../up\ns3://bucket/key\n/abs/b\n/no/end of line",
+        "\u{FEFF}/abs/b\n\n  \nrel/a b \r\n/abs/a\n../up\ns3://bucket/key\n/abs/b\nfile:///of/url\n/no/end of line",
     )
     .unwrap();
     let entries = list(&InputSource::List(file)).unwrap();
@@ -320,6 +347,7 @@ fn list_lines_are_taken_as_they_stand() {
             &format!("{root}/lists/../up"),
             "s3://bucket/key",
             "/abs/b",
+            "/of/url",
             "/no/end of line"
         ]
     );

@@ -33,7 +33,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::DateTime;
+use aws_sdk_s3::types::EncodingType;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use percent_encoding::percent_decode_str;
 use tokio_util::task::TaskTracker;
 
 use crate::refusals::PATIENCE;
@@ -239,26 +241,37 @@ impl S3Storage {
         failed(self.to_string(), key, failure)
     }
 
-    /// A listing, page by page; of the folder itself where `is_flat`.
-    fn pages(&self, (prefix, is_flat): (&str, bool), after: &str) -> FolderListing {
+    /// A listing, page by page.
+    fn pages(&self, prefix: &str, listed: Listed, after: &str) -> FolderListing {
         let (storage, prefix, after) = (self.clone(), prefix.to_owned(), after.to_owned());
         // Nothing is left to ask for behind the page without a token.
         let pages = stream::try_unfold(Some(None), move |next| {
             let (storage, prefix, after) = (storage.clone(), prefix.clone(), after.clone());
             async move {
                 let Some(token) = next else { return Ok(None) };
-                let (entries, token) = storage.page((&prefix, is_flat), &after, token).await?;
+                let (entries, token) = storage.page(&prefix, listed, &after, token).await?;
                 Ok(Some((stream::iter(entries.into_iter().map(Ok)), token.map(Some))))
             }
         });
         pages.try_flatten().boxed()
     }
 
-    /// One page of a listing, of the folder itself where `is_flat`, and what the next one is asked for with. Objects with names that cannot be
-    /// used here, such as the `folder/` that consoles make, are left out.
+    fn objects(&self, prefix: &str, listed: Listed, after: &str) -> Listing {
+        let objects = |entry| {
+            std::future::ready(Ok(match entry {
+                FolderEntry::Object(object) => Some(object),
+                FolderEntry::Folder(_) => None,
+            }))
+        };
+        self.pages(prefix, listed, after).try_filter_map(objects).boxed()
+    }
+
+    /// One page of a listing, and what the next one is asked for with. The server is asked to encode names, for XML has
+    /// no way to write a control character.
     async fn page(
         &self,
-        (prefix, is_flat): (&str, bool),
+        prefix: &str,
+        listed: Listed,
         after: &str,
         token: Option<String>,
     ) -> Result<(Vec<FolderEntry>, Option<String>), StorageError> {
@@ -266,25 +279,32 @@ impl S3Storage {
             return Err(self.invalid(prefix));
         }
         let (bucket, full) = (&self.bucket, format!("{}{prefix}", self.prefix));
+        let is_flat = listed == Listed::Folder;
         // Behind a folder there is what comes behind all that is in it.
         let last = if is_flat && after.ends_with('/') { "\u{10ffff}" } else { "" };
         let start = (!after.is_empty()).then(|| format!("{}{after}{last}", self.prefix));
         let request = || {
             let request = bucket.client.list_objects_v2().bucket(&bucket.name).prefix(&full);
-            let request = request.set_delimiter(is_flat.then(|| "/".to_owned()));
+            let request =
+                request.set_delimiter(is_flat.then(|| "/".to_owned())).encoding_type(EncodingType::Url);
             request.set_start_after(start.clone()).set_continuation_token(token.clone()).send()
         };
         let page = bucket.call(("list", &full, 0), request, Ok).await;
         let page = page.map_err(|failure| self.error(prefix, failure))?;
+        let is_encoded = page.encoding_type() == Some(&EncodingType::Url);
+        let named = |name: &str| {
+            let name = if is_encoded { decoded(name) } else { name.to_owned() };
+            name.strip_prefix(&self.prefix).map(str::to_owned)
+        };
         let objects = page.contents().iter().filter_map(|object| {
-            let key = object.key()?.strip_prefix(&self.prefix).filter(|key| is_valid_key(key))?;
+            let key = named(object.key()?).filter(|key| listed == Listed::AllNames || is_valid_key(key))?;
             let etag = object.e_tag().unwrap_or_default();
-            let seen = described(key.to_owned(), object.size(), etag, object.last_modified().copied());
+            let seen = described(key, object.size(), etag, object.last_modified().copied());
             Some(FolderEntry::Object(seen))
         });
         let folders = page.common_prefixes().iter().filter_map(|folder| {
-            let key = folder.prefix()?.strip_prefix(&self.prefix)?;
-            (*key > *after && is_valid_prefix(key)).then(|| FolderEntry::Folder(key.to_owned()))
+            let key = named(folder.prefix()?)?;
+            (*key > *after && is_valid_prefix(&key)).then_some(FolderEntry::Folder(key))
         });
         let mut entries: Vec<_> = objects.chain(folders).collect();
         if is_flat {
@@ -292,6 +312,22 @@ impl S3Storage {
         }
         Ok((entries, page.next_continuation_token.filter(|_| page.is_truncated == Some(true))))
     }
+}
+
+/// What a listing has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    /// Objects that can be used here: without the `folder/` that consoles make, and others whose names are no keys.
+    Keys,
+    /// All objects.
+    AllNames,
+    /// The objects of the folder itself that can be used here, and its folders.
+    Folder,
+}
+
+/// A name as a server wrote it that was asked for `encoding-type=url`: as in a form, with `+` for a space.
+fn decoded(name: &str) -> String {
+    percent_decode_str(&name.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 fn failed(place: String, key: &str, failure: S3Failure) -> StorageError {
@@ -351,17 +387,15 @@ impl Storage for S3Storage {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Listing {
-        let objects = |entry| {
-            std::future::ready(Ok(match entry {
-                FolderEntry::Object(object) => Some(object),
-                FolderEntry::Folder(_) => None,
-            }))
-        };
-        self.pages((prefix, false), after).try_filter_map(objects).boxed()
+        self.objects(prefix, Listed::Keys, after)
+    }
+
+    fn list_names(&self, prefix: &str) -> Listing {
+        self.objects(prefix, Listed::AllNames, "")
     }
 
     fn list_folder(&self, prefix: &str, after: &str) -> FolderListing {
-        self.pages((prefix, true), after)
+        self.pages(prefix, Listed::Folder, after)
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {

@@ -27,7 +27,7 @@ use s3s::dto::{
 use s3s::host::{S3Host, VirtualHost};
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 use sha2::{Digest, Sha256};
-use url::form_urlencoded::parse;
+use url::form_urlencoded::{byte_serialize, parse};
 
 use super::objects::{Condition, Object, Objects, Refusal};
 use super::{Checksums, Conditions, Rights, S3Settings};
@@ -353,7 +353,16 @@ impl S3 for Service {
                 });
             }
         }
+        // As AWS and MinIO do, on request: XML cannot write all names.
+        if input.encoding_type.is_some() {
+            let encoded = |name: &mut Option<String>| {
+                *name = name.take().map(|name| byte_serialize(name.as_bytes()).collect::<String>());
+            };
+            contents.iter_mut().for_each(|object| encoded(&mut object.key));
+            folders.iter_mut().for_each(|folder| encoded(&mut folder.prefix));
+        }
         answer(ListObjectsV2Output {
+            encoding_type: input.encoding_type,
             common_prefixes: Some(folders).filter(|folders| !folders.is_empty()),
             key_count: Some(contents.len() as i32),
             contents: Some(contents),
