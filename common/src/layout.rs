@@ -1,5 +1,11 @@
 //! Where the things of a job are: the keys below its prefix in storage, or its run folder (spec section 7).
 
+/// The lock of the program that works in the folder of a run, embedded.
+pub const RUN_LOCK: &str = ".lock";
+
+/// The file by which a job claims the folder that it fills.
+pub const CLAIM: &str = ".prs-claim";
+
 /// The specification and, at the end, the result.
 pub const JOB: &str = "job.json";
 /// Archives of the user's code, by content.
@@ -116,6 +122,11 @@ pub const DELIVERY: &str = "notes/delivery";
 /// Key of the note of what this start of the job listed of local files: the sum that later jobs compare.
 pub fn listed(incarnation: u32) -> String {
     format!("{NOTES}listed/{incarnation:04}")
+}
+
+/// Key of the note of what this start of the job left out of its inputs, in sentences.
+pub fn left_out(incarnation: u32) -> String {
+    format!("{NOTES}left-out/{incarnation:04}")
 }
 
 /// Key of the note of a pipeline that the output of a step is at its own place.

@@ -36,7 +36,7 @@ pub struct JobFile {
 
 /// The settings of the job that is called so.
 pub async fn show(name: &str, whereabouts: &Whereabouts) -> Result<JobFile, Failure> {
-    let Seen { record, .. } = homes::find(name, whereabouts).await?.look().await?;
+    let Seen { record, .. } = Box::pin(homes::find(name, whereabouts)).await?.look().await?;
     let steps = match &record.pipeline {
         Some(plan) => Some(steps(&record.job_id, plan, &states_of_steps(name, whereabouts).await?)),
         None => None,
@@ -212,7 +212,7 @@ fn named_output(NamedOutput { name, path, is_file }: &NamedOutput) -> (String, V
 
 /// One input, as a job file names it.
 fn input(input: &Input) -> Value {
-    let Input { name, kind, source, mode, tabular, mltable, partition_format } = input;
+    let Input { name, kind, source, mode, tabular, mltable, partition_format, exclusions } = input;
     let mut keys = Map::from_iter([("name".to_owned(), json!(name)), ("type".to_owned(), json!(kind))]);
     let (key, value) = match mltable {
         Some(table) => ("path", json!(table.path)),
@@ -221,6 +221,9 @@ fn input(input: &Input) -> Value {
     keys.insert(key.to_owned(), value);
     if *mode == InputMode::Direct {
         keys.insert("mode".to_owned(), json!("direct"));
+    }
+    if !exclusions.ignore.is_empty() {
+        keys.insert("ignore".to_owned(), json!(exclusions.ignore));
     }
     if let Some(format) = partition_format.as_ref().filter(|_| mltable.is_none()) {
         keys.insert("partition_format".to_owned(), json!(format));

@@ -57,13 +57,8 @@ impl Fixture {
             std::fs::write(inputs.join(format!("{number:03}")), "x").unwrap();
         }
         let input = Input {
-            name: "files".to_owned(),
-            kind: InputKind::File,
-            source: InputSource::Paths(vec![inputs.display().to_string()]),
             mode: InputMode::Direct,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
+            ..Input::new("files", InputKind::File, InputSource::Paths(vec![inputs.display().to_string()]))
         };
         let mut spec = JobSpec::new("job", "/", "x.py", vec![input]);
         spec.mini_batch_size = MiniBatchSize::Files(1);

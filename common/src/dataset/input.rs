@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::http_url;
+use super::left_out::{Exclusions, LeftOut};
 use super::mltable::MlTable;
 use super::partition_format::PartitionFormat;
 use super::step_output::StepOutput;
@@ -33,9 +34,26 @@ pub struct Input {
     /// Which columns the paths of its files have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_format: Option<PartitionFormat>,
+    /// What is left out of the folders that it names.
+    #[serde(default, skip_serializing_if = "Exclusions::is_empty")]
+    pub exclusions: Exclusions,
 }
 
 impl Input {
+    /// One of which the job file says no more.
+    pub fn new(name: &str, kind: InputKind, source: InputSource) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            source,
+            mode: InputMode::default(),
+            tabular: (kind == InputKind::Tabular).then(TabularOptions::default),
+            mltable: None,
+            partition_format: None,
+            exclusions: Exclusions::default(),
+        }
+    }
+
     /// The columns that the paths of its files have.
     pub fn path_columns(&self) -> impl Iterator<Item = &str> {
         self.partition_format.iter().flat_map(PartitionFormat::names)
@@ -88,6 +106,9 @@ pub enum InputSource {
         /// URLs of the stores that its files are in, beside the fleet's own: nodes open no other.
         #[serde(default)]
         stores: Vec<String>,
+        /// What the rules of listings left out.
+        #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+        left_out: LeftOut,
         /// What the job file names.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         named: Option<Box<InputSource>>,

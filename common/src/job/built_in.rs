@@ -3,7 +3,7 @@
 use super::form::BuiltIn;
 use super::mlflow::MLFLOW_SCRIPT;
 use super::spec::JobSpec;
-use crate::dataset::input::{Input, InputKind, InputMode, InputSource, ONE_ITEM};
+use crate::dataset::input::{Input, InputKind, InputSource, ONE_ITEM};
 
 /// The entry script of a job that is one command.
 pub const COMMAND_SCRIPT: &str = "azureml_user.parallel_run.command";
@@ -30,15 +30,7 @@ impl BuiltIn {
 
 /// The one input of a job that is one command.
 pub(super) fn item() -> Input {
-    Input {
-        name: ONE_ITEM.to_owned(),
-        kind: InputKind::File,
-        source: InputSource::OneItem,
-        mode: InputMode::Upload,
-        tabular: None,
-        mltable: None,
-        partition_format: None,
-    }
+    Input::new(ONE_ITEM, InputKind::File, InputSource::OneItem)
 }
 
 impl JobSpec {

@@ -107,19 +107,14 @@ fn with_steps(mut step: Step, name: String) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::input::{InputKind, InputMode, TabularOptions};
+    use crate::dataset::input::InputKind;
     use crate::dataset::mltable::{MlTable, Sample, TableWork};
 
     fn input(name: &str, steps: Vec<TableStep>) -> Input {
         let work = TableWork { steps, ..TableWork::default() };
         Input {
-            name: name.to_owned(),
-            kind: InputKind::Tabular,
-            source: InputSource::Paths(vec![format!("/{name}")]),
-            mode: InputMode::Upload,
-            tabular: Some(TabularOptions::default()),
             mltable: Some(Box::new(MlTable { work, ..MlTable::default() })),
-            partition_format: None,
+            ..Input::new(name, InputKind::Tabular, InputSource::Paths(vec![format!("/{name}")]))
         }
     }
 

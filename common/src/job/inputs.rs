@@ -16,6 +16,7 @@ use super::reader::Reader;
 use super::validate::{absolute, is_identifier, refuse_elsewhere};
 use super::yaml::{Node, Value};
 use crate::dataset::input::{Input, InputKind, InputSource, TableFormat, TabularOptions};
+use crate::dataset::left_out::{Exclusions, ignored_by};
 use crate::dataset::listing::{self, ListingError};
 use crate::dataset::partition_format::PartitionFormat;
 use crate::dataset::remote::{self, RemotePath, without_file_scheme};
@@ -122,7 +123,8 @@ fn input(
     }
     let source = source.unwrap_or(InputSource::Paths(Vec::new()));
     let partition_format = partition_format(fields, tabular.as_ref());
-    Some(Input { name, kind: kind?, source, mode, tabular, mltable: None, partition_format })
+    let exclusions = exclusions(fields);
+    Some(Input { name, kind: kind?, source, mode, tabular, mltable: None, partition_format, exclusions })
 }
 
 /// What an input without a name is called, by its place in the list.
@@ -218,7 +220,8 @@ fn of_table(
             let tabular = is_tabular.then_some(options);
             let mltable = Some(Box::new(table.described));
             let (kind, source, partition_format) = (table.kind, table.source, table.partition_format);
-            Some(Input { name, kind, source, mode, tabular, mltable, partition_format })
+            let exclusions = exclusions(fields);
+            Some(Input { name, kind, source, mode, tabular, mltable, partition_format, exclusions })
         }
         Err(problems) => {
             for problem in problems {
@@ -231,7 +234,7 @@ fn of_table(
                 Wanted::Files => InputKind::File,
             };
             let source = InputSource::Paths(Vec::new());
-            Some(Input { name, kind, source, mode, tabular: None, mltable: None, partition_format: None })
+            Some(Input { mode, ..Input::new(&name, kind, source) })
         }
     }
 }
@@ -364,6 +367,27 @@ fn local_path(
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// What is left out of the folders that the input names.
+fn exclusions(fields: &mut Reader<'_>) -> Exclusions {
+    let mut exclusions = Exclusions::default();
+    let Some(setting) = fields.get("ignore") else { return exclusions };
+    if fields.has("list") {
+        fields.refuse(&setting, "a list names each file: remove it, or give path");
+        return exclusions;
+    }
+    for item in fields.texts("ignore").unwrap_or_default() {
+        let glob = item.value.as_text().unwrap_or_default().trim().to_owned();
+        match ignored_by(&glob) {
+            _ if glob.trim_matches('/').is_empty() => {
+                fields.refuse(&item, "it is empty: give a glob, such as \"*.tmp\"");
+            }
+            Ok(_) => exclusions.ignore.push(glob),
+            Err(reason) => fields.refuse(&item, format!("{glob} is not a valid glob: {reason}")),
+        }
+    }
+    exclusions
 }
 
 /// The character between two fields, a byte.

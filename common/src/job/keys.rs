@@ -432,6 +432,9 @@ pub static INPUT: Section = Section {
         optional("paths", Takes::Own("a list of them"), "as for `path`").means("several, one after the other"),
         optional("list", Takes::Own("a local path"), "as for `path`")
             .means("a local text file with one path, `s3://` or `https://` URL a line"),
+        optional("ignore", Takes::Own("a list of globs, such as `[\"*.tmp\", old/]`"), "nothing")
+            .means("files and folders that are left out of a folder or glob")
+            .more("#files-that-are-left-out"),
         with_default("mode", Takes::Words(&["upload", "direct"]), "upload").means(
             "`upload`: a fleet gets local files through its storage; `direct`: every node has them under the same path",
         ),

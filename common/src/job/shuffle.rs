@@ -181,13 +181,12 @@ pub(super) fn preparing(spec: &JobSpec, script: &str) -> JobSpec {
 /// What *split* brought for the input `name`, as *group* has it.
 fn brought(name: &str, split: &str) -> Input {
     Input {
-        name: name.to_owned(),
-        kind: InputKind::File,
-        source: InputSource::Output(StepOutput { step: split.to_owned(), output: name.to_owned() }),
-        mode: InputMode::Upload,
-        tabular: None,
-        mltable: None,
         partition_format: Some(FORMAT.parse().expect("the format names two columns")),
+        ..Input::new(
+            name,
+            InputKind::File,
+            InputSource::Output(StepOutput { step: split.to_owned(), output: name.to_owned() }),
+        )
     }
 }
 
@@ -213,18 +212,12 @@ fn sizes(bytes: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::input::TabularOptions;
     use crate::job::prepared::{as_given, with_settings};
 
     fn spec(keys: &[&str], format: Option<&str>) -> JobSpec {
         let input = Input {
-            name: "sales".to_owned(),
-            kind: InputKind::Tabular,
-            source: InputSource::Paths(vec!["/in".to_owned()]),
-            mode: InputMode::Upload,
-            tabular: Some(TabularOptions::default()),
-            mltable: None,
             partition_format: format.map(|format| format.parse().unwrap()),
+            ..Input::new("sales", InputKind::Tabular, InputSource::Paths(vec!["/in".to_owned()]))
         };
         let mut spec = JobSpec::new("job", "/code", "main.py", vec![input]);
         spec.partition_keys = keys.iter().map(|key| (*key).to_owned()).collect();

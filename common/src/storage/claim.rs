@@ -21,10 +21,9 @@ use super::PutMode;
 use super::local::{LocalStorage, TEMPORARY};
 use super::placing::place;
 use crate::host_name;
+use crate::layout::CLAIM;
 use crate::timestamp::{format_us, now_us};
 
-/// Name of the file.
-pub(super) const CLAIM: &str = ".prs-claim";
 /// How long another program may hold the lock that only looks whose the claim is.
 const LOOKERS: Duration = Duration::from_millis(500);
 /// Between two attempts meanwhile.

@@ -44,7 +44,6 @@ const PRIVATE: [&str; 12] = [
 pub const STEPS: &str = "steps";
 /// Folder of what came with a job that was handed in to a server.
 pub const SENT: &str = "sent";
-const LOCK: &str = ".lock";
 /// Asks the program that works in the folder to cancel the job; holds who asks.
 const CANCEL: &str = "cancel";
 /// Between two looks for such a wish.
@@ -62,7 +61,7 @@ pub struct Locked {
 
 /// Locks `folder`, which must exist; nothing when another program has it.
 pub fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
-    let path = folder.join(LOCK);
+    let path = folder.join(layout::RUN_LOCK);
     let file = OpenOptions::new().create(true).append(true).open(&path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
     let deadline = Instant::now() + LOOKERS;
@@ -79,8 +78,10 @@ pub fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
 /// Whether some program works in `folder`.
 pub fn is_locked(folder: &Path) -> bool {
     // In the folder of another user it may be anything, also a pipe that would be waited for.
-    let file =
-        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(folder.join(LOCK));
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(folder.join(layout::RUN_LOCK));
     file.is_ok_and(|file| {
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     })
@@ -157,13 +158,13 @@ async fn remove_locked(folder: &Path, start: Option<u32>, keeps_output: bool) ->
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let stays = keeps_output && path == output;
-            if !(stays || path.ends_with(layout::JOB) || path.ends_with(LOCK)) {
+            if !(stays || path.ends_with(layout::JOB) || path.ends_with(layout::RUN_LOCK)) {
                 remove_tree(&path)?;
             }
         }
         // Before the lock, which the next one would make anew.
         remove_tree(&folder.join(layout::JOB))?;
-        if keeps_output { remove_tree(&folder.join(LOCK)) } else { remove_tree(folder) }
+        if keeps_output { remove_tree(&folder.join(layout::RUN_LOCK)) } else { remove_tree(folder) }
     };
     remove().with_context(|| format!("cannot remove {}", folder.display()))?;
     Ok(true)

@@ -58,6 +58,8 @@ pub struct Job {
     tries: Tries,
     /// Where the script returned more elements than there were items; null where it did not.
     surplus: Option<Surplus>,
+    /// What was left out of the inputs by the rules of their listings, in sentences; known once the job has ended.
+    left_out: Vec<String>,
     /// How many distinct errors there are; known once the job has ended.
     distinct_errors: u64,
     /// Of these the first five, those that cost most items, without tracebacks. `prs errors` has all of them.
@@ -200,6 +202,7 @@ impl Job {
             mini_batches_unlisted: findings.mini_batches_unlisted,
             tries,
             surplus: findings.surplus,
+            left_out: findings.left_out.clone(),
             distinct_errors: findings.distinct_errors,
             errors: findings.errors.iter().cloned().map(DistinctError::from).collect(),
             output: (&result.output).into(),

@@ -103,7 +103,7 @@ mod tests {
     use std::path::PathBuf;
 
     use prs_common::code::files::CodeFile;
-    use prs_common::job::{Input, InputKind, InputMode};
+    use prs_common::job::{Input, InputKind};
 
     use super::*;
 
@@ -113,15 +113,7 @@ mod tests {
     }
 
     fn job(input: &str) -> JobSpec {
-        let input = Input {
-            name: "data".to_owned(),
-            kind: InputKind::File,
-            source: InputSource::Paths(vec![input.to_owned()]),
-            mode: InputMode::Upload,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
-        };
+        let input = Input::new("data", InputKind::File, InputSource::Paths(vec![input.to_owned()]));
         JobSpec::new("job-1", "/code", "main.py", vec![input])
     }
 

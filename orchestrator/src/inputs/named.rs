@@ -91,6 +91,7 @@ fn is_below(paths: &[String], path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::dataset::left_out::LeftOut;
     use prs_common::job::{Input, InputKind};
     use prs_common::layout::{BLOBS, blob};
     use prs_common::mini_batch::{ObjectRef, ObjectSource};
@@ -99,15 +100,7 @@ mod tests {
     use super::*;
 
     fn input(source: InputSource, mode: InputMode) -> Input {
-        Input {
-            name: "data".to_owned(),
-            kind: InputKind::File,
-            source,
-            mode,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
-        }
+        Input { mode, ..Input::new("data", InputKind::File, source) }
     }
 
     fn manifest(stores: &[&str]) -> InputSource {
@@ -117,6 +110,7 @@ mod tests {
             files: 1,
             bytes: 1,
             checksum: String::new(),
+            left_out: LeftOut::default(),
             stores: stores.iter().map(ToString::to_string).collect(),
             named: None,
         }

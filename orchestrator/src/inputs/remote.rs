@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, future, stream};
 use prs_common::dataset::http_url;
+use prs_common::dataset::left_out::{LeftOut, Rules};
 use prs_common::dataset::listing::PathPattern;
 use prs_common::dataset::names;
 use prs_common::dataset::remote::{self, RemotePath};
+use prs_common::job::Input;
 use prs_common::storage::{Listing, ObjectMeta, Storage, StorageErrorKind};
 
 use super::resolve::ResolveCause;
@@ -28,14 +30,23 @@ pub(super) struct RemoteListing {
     /// The same as the user knows it.
     pub(super) origin: String,
     glob: Option<PathPattern>,
+    /// By which some of it is left out.
+    rules: Rules,
+    pub(super) left_out: LeftOut,
+    /// The folder or object that was left out last.
+    last_left_out: String,
     objects: Listing,
     /// Objects that may turn out to be folders too: each is the beginning of the next.
     open: Vec<String>,
 }
 
 impl RemoteListing {
-    /// Finds out what `url` is.
-    pub(super) async fn open(store: Arc<dyn Storage>, url: &RemotePath) -> Result<Self, ResolveCause> {
+    /// Finds out what `url`, which `input` names, is.
+    pub(super) async fn open(
+        store: Arc<dyn Storage>,
+        url: &RemotePath,
+        input: &Input,
+    ) -> Result<Self, ResolveCause> {
         let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
         let listing = |prefix: String| Self {
             origin: format!("{}/{prefix}", url.place()),
@@ -43,6 +54,9 @@ impl RemoteListing {
             prefix,
             url: url.clone(),
             glob: None,
+            rules: Rules::of(input, false),
+            left_out: LeftOut::default(),
+            last_left_out: String::new(),
             open: Vec::new(),
         };
         let path = url.path();
@@ -54,7 +68,7 @@ impl RemoteListing {
             Ok(object) => {
                 let folder = path.rfind('/').map_or("", |slash| &path[..=slash]);
                 let objects = stream::once(future::ready(Ok(object))).boxed();
-                return Ok(Self { objects, ..listing(folder.to_owned()) });
+                return Ok(Self { objects, rules: Rules::default(), ..listing(folder.to_owned()) });
             }
             Err(error) if error.kind == StorageErrorKind::NotFound && url.lists() => {}
             // A glob need not be a valid key.
@@ -83,7 +97,7 @@ impl RemoteListing {
         let pattern = PathPattern::below(base, &glob)?;
         let folder = base.trim_start_matches('/').to_owned();
         let folder = if url.is_http() { http_url::encoded_name(&folder) } else { folder };
-        Ok(Self { glob: Some(pattern), ..listing(slashed(&folder)) })
+        Ok(Self { glob: Some(pattern), rules: Rules::of(input, true), ..listing(slashed(&folder)) })
     }
 
     /// The next files; none at the end.
@@ -92,7 +106,7 @@ impl RemoteListing {
         while files.len() < PAGE {
             let Some(object) = self.objects.try_next().await? else { break };
             let path = if self.url.is_http() { http_url::path_of(&object.key) } else { object.key.as_str() };
-            if !path.ends_with('/') && self.picks(&object.key) {
+            if !path.ends_with('/') && self.picks(&object.key) && !self.leaves_out(&object.key) {
                 self.check(&object)?;
                 files.push(object);
             }
@@ -111,6 +125,17 @@ impl RemoteListing {
 
     fn picks(&self, key: &str) -> bool {
         self.glob.as_ref().is_none_or(|glob| glob.picks(&self.relative(key)))
+    }
+
+    /// Whether the rules of the input leave the object out, which is counted with its folder.
+    fn leaves_out(&mut self, key: &str) -> bool {
+        let relative = self.relative(key).into_owned();
+        let Some((reason, path)) = self.rules.reason_of_file(&self.origin, &relative) else { return false };
+        if path != self.last_left_out {
+            self.left_out.add(reason, path);
+            path.clone_into(&mut self.last_left_out);
+        }
+        true
     }
 
     /// Refuses what could not be a file of a node beside the files before it.
@@ -139,6 +164,7 @@ impl RemoteListing {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::job::{InputKind, InputSource, TabularOptions};
     use prs_common::storage::fixtures::{Hooked, Hooks};
     use prs_common::storage::{LocalStorage, PutMode};
 
@@ -157,7 +183,11 @@ mod tests {
 
     async fn list(store: Arc<dyn Storage>, url: &str) -> Result<(String, Vec<String>), String> {
         let url = RemotePath::parse(url).unwrap();
-        let mut listing = RemoteListing::open(store, &url).await.map_err(|error| error.to_string())?;
+        let source = InputSource::Remote(Vec::new());
+        let tabular = Some(TabularOptions::default());
+        let input = Input { kind: InputKind::Tabular, tabular, ..Input::new("in", InputKind::File, source) };
+        let listing = RemoteListing::open(store, &url, &input).await;
+        let mut listing = listing.map_err(|error| error.to_string())?;
         let mut seen = Vec::new();
         loop {
             let page = listing.next().await.map_err(|error| error.to_string())?;
@@ -184,10 +214,15 @@ mod tests {
             "[DE] x/b/c.csv",
             "D x/other.csv",
             "E x/b/other.csv",
+            "spark/_SUCCESS",
+            "spark/part.csv",
+            "spark/day=1/part.csv",
+            "spark/_temporary/0/part.csv",
+            "spark/_temporary/1/part.csv",
         ] {
             store.put(key, "x".into(), PutMode::Overwrite).await.unwrap();
         }
-        let table: [(&str, &str, &[&str]); 13] = [
+        let table: [(&str, &str, &[&str]); 16] = [
             ("s3://bucket/in", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),
             ("s3://bucket/in/", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),
             ("s3://bucket/in/b.csv", "in/", &["b.csv"]),
@@ -197,6 +232,9 @@ mod tests {
             ("s3://bucket/*.csv", "", &["a.csv"]),
             ("s3://bucket/in/x[1].txt", "in/", &["x[1].txt"]),
             ("s3://bucket/absent", "absent/", &[]),
+            ("s3://bucket/spark", "spark/", &["day=1/part.csv", "part.csv"]),
+            ("s3://bucket/spark/*", "spark/", &["_SUCCESS", "part.csv"]),
+            ("s3://bucket/spark/_SUCCESS", "spark/", &["_SUCCESS"]),
             ("s3://bucket/[DE] x", "[DE] x/", &["a.csv", "b/c.csv"]),
             ("s3://bucket/[DE] x/*.csv", "[DE] x/", &["a.csv"]),
             ("s3://bucket/[DE] x/b/*.csv", "[DE] x/b/", &["c.csv"]),

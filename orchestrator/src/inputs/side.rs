@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use prs_common::dataset::left_out::Exclusions;
 use prs_common::dataset::listing::{Listing, ListingError, ListingOptions};
 use prs_common::dataset::remote::RemotePath;
 use prs_common::file_version::certain_before;
@@ -22,13 +23,9 @@ const AT_ONCE: usize = 1_000;
 /// The input that resolves as `side_input` does. No input of a job has a dot in its name.
 pub(super) fn as_input(side_input: &SideInput) -> Input {
     Input {
-        name: format!("side.{}", side_input.name),
-        kind: InputKind::File,
-        source: side_input.source.clone(),
         mode: side_input.mode,
-        tabular: None,
-        mltable: None,
-        partition_format: None,
+        exclusions: Exclusions { is_whole: true, ..Exclusions::default() },
+        ..Input::new(&format!("side.{}", side_input.name), InputKind::File, side_input.source.clone())
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn in_listing(
 mod tests {
     use std::fs;
 
-    use prs_common::job::{InputKind, InputMode, InputSource};
+    use prs_common::job::{InputKind, InputSource};
 
     use super::*;
 
@@ -92,15 +92,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "x").unwrap();
         };
-        let input = Input {
-            name: "input".to_owned(),
-            kind: InputKind::File,
-            source: InputSource::Paths(vec![folder.path().display().to_string()]),
-            mode: InputMode::Upload,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
-        };
+        let input = Input::new(
+            "input",
+            InputKind::File,
+            InputSource::Paths(vec![folder.path().display().to_string()]),
+        );
         for name in ["a.csv", "b/c.PARQUET", "d.png"] {
             write(name);
         }

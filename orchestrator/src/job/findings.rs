@@ -26,6 +26,9 @@ pub struct Findings {
     /// More elements were returned than there were items; nothing where that did not happen.
     #[serde(default)]
     pub surplus: Option<Surplus>,
+    /// What was left out of the inputs by the rules of their listings, in sentences.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// How many distinct errors there are.
     #[serde(default)]
     pub distinct_errors: u64,

@@ -87,20 +87,18 @@ async fn place(storage: &dyn Storage, path: &str) -> Result<Option<InputSource>,
 mod tests {
     use std::collections::BTreeMap;
 
-    use prs_common::job::{Input, InputKind, InputMode};
+    use prs_common::job::{Input, InputKind};
     use prs_common::storage::{LocalStorage, PutMode};
 
     use super::*;
 
     fn step(name: &str, needs: Option<(&str, &str)>, outputs: &[(&str, &str)]) -> Step {
-        let input = |(step, output): (&str, &str)| Input {
-            name: "data".to_owned(),
-            kind: InputKind::File,
-            source: InputSource::Output(StepOutput { step: step.to_owned(), output: output.to_owned() }),
-            mode: InputMode::Upload,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
+        let input = |(step, output): (&str, &str)| {
+            Input::new(
+                "data",
+                InputKind::File,
+                InputSource::Output(StepOutput { step: step.to_owned(), output: output.to_owned() }),
+            )
         };
         let outputs = outputs.iter().map(|(name, path)| ((*name).to_owned(), (*path).to_owned()));
         Step {

@@ -45,6 +45,7 @@ pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>)
             })
             .map_err(failed)?;
         if visited == 0 {
+            sink.left_out.extend(&listing.left_out());
             break;
         }
         if sink.is_stopped() {

@@ -24,6 +24,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use bytes::Bytes;
+use prs_common::dataset::left_out::LeftOut;
 use prs_common::dataset::listing::ListingError;
 use prs_common::job::counting::counted_window;
 use prs_common::job::shuffle::ShuffleStage;
@@ -195,8 +196,16 @@ pub struct PlanContext<'a> {
     pub is_shared: bool,
 }
 
-/// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop. Gives the sum of the local files
-/// that it listed, where a later job can compare its own with it.
+/// What is known at the end of a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlanEnd {
+    /// The sum of the local files that were listed, where a later job can compare its own with it.
+    pub listed: Option<String>,
+    /// What of the inputs was left out, by the rules of their listings, in sentences.
+    pub left_out: Vec<String>,
+}
+
+/// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
 ///
 /// `stop` is looked at now and then, also while nothing is handed over.
 pub fn plan(
@@ -204,7 +213,7 @@ pub fn plan(
     context: &PlanContext<'_>,
     stop: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-) -> Result<Option<String>, PlanError> {
+) -> Result<PlanEnd, PlanError> {
     let (batch, listed) = (Batch::default(), ListingSum::to_run());
     let mut sink = Sink {
         take,
@@ -217,7 +226,9 @@ pub fn plan(
         first_bytes: spec.first_bytes.unwrap_or(u64::MAX),
         of_input: 0,
         stopped: false,
+        left_out: LeftOut::default(),
     };
+    let mut left_out = Vec::new();
     let size = spec.mini_batch_size.amount();
     unread_types::refuse(spec, context, stop)?;
     let mut counts = Counts::of(spec, context)?;
@@ -255,15 +266,19 @@ pub fn plan(
                 tables::plan(manifest, keys, (position, size), context, counted, &mut sink)?;
             }
         }
+        if let InputSource::Manifest { left_out, .. } = &input.source {
+            sink.left_out.extend(left_out);
+        }
+        left_out.extend(std::mem::take(&mut sink.left_out).sentences(&input.name));
         if sink.is_unwanted() {
-            return Ok(None);
+            return Ok(PlanEnd::default());
         }
     }
     if sink.next == 0 && spec.shuffle != Some(ShuffleStage::Group) {
         return Err(PlanError::NoRecords);
     }
     sink.flush();
-    Ok(sink.listed.finish())
+    Ok(PlanEnd { listed: sink.listed.finish(), left_out })
 }
 
 /// What `input` was resolved to; `None` for one that is local.
@@ -300,6 +315,8 @@ struct Sink<'a> {
     /// Bytes of the tables of the present input so far.
     of_input: u64,
     stopped: bool,
+    /// What the listing of the present input left out.
+    left_out: LeftOut,
 }
 
 impl Sink<'_> {

@@ -113,6 +113,7 @@ pub(super) fn group_listing(
             return Ok(None);
         }
         if visited == 0 {
+            sink.left_out.extend(&listing.left_out());
             return Ok(Some((bases, grouper.finish().map_err(PlanError::Scratch)?)));
         }
     }

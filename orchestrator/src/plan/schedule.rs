@@ -13,6 +13,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::layout;
 use prs_common::ledger::{Checkpoint, Conclusion, Duty, LedgerError, LedgerErrorKind};
+use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatchIndex, checksum, id_of};
 use prs_common::queue::{QueueError, QueueErrorKind};
 use prs_common::storage::{PutMode, StorageError};
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::JobContext;
 use crate::job::{queue, traces};
 use crate::plan::stored_descriptors::store_long;
-use crate::plan::{Batch, PlanContext, PlanError, plan};
+use crate::plan::{Batch, PlanContext, PlanEnd, PlanError, plan};
 
 /// Mini-batches that may wait in the queue; more are planned as these are taken.
 const BACKLOG: u64 = 20_000;
@@ -158,7 +159,7 @@ async fn run(
     let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let checkpoint = sent?;
-    let listed = end_of_plan?;
+    let found = end_of_plan?;
     let plan_end = now_us();
     if stop.is_cancelled() {
         // What ended may be the planner's patience, not the plan.
@@ -167,7 +168,7 @@ async fn run(
     if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
-    note_listing(job, listed).await;
+    note_listing(job, found).await;
     let complete = Checkpoint { complete: true, ..checkpoint };
     job.ledger.checkpoint(complete, fence).await?;
     job.ledger.release(Duty::Schedule, owner).await?;
@@ -178,10 +179,17 @@ async fn run(
     Ok(())
 }
 
-/// Notes what was listed of local files, for later jobs to compare; the orchestrator that ends the job puts it into the record. Where that
-/// fails the job gives its output to no other, and no more.
-async fn note_listing(job: &JobContext, listed: Option<String>) {
-    let Some(listed) = listed else { return };
+/// Notes what was listed of local files, for later jobs to compare, and what was left out; the orchestrator that ends the job puts
+/// both into the record. Where the first fails the job gives its output to no other, and no more.
+async fn note_listing(job: &JobContext, found: PlanEnd) {
+    if !found.left_out.is_empty() {
+        let note = layout::left_out(job.incarnation);
+        let told = message_pack::encode(&found.left_out);
+        if let Err(error) = job.storage.put(&note, told.into(), PutMode::Overwrite).await {
+            tracing::warn!(%error, "the result of the job will not say: {}", found.left_out.join("; "));
+        }
+    }
+    let Some(listed) = found.listed else { return };
     let note = layout::listed(job.incarnation);
     if let Err(error) = job.storage.put(&note, listed.into(), PutMode::Overwrite).await {
         tracing::warn!(%error, "later jobs will not find the output of this one");
@@ -193,7 +201,7 @@ async fn note_listing(job: &JobContext, listed: Option<String>) {
 pub(crate) fn plan_aside(
     job: &JobContext,
     stop: &CancellationToken,
-) -> (mpsc::Receiver<Batch>, JoinHandle<Result<Option<String>, PlanError>>) {
+) -> (mpsc::Receiver<Batch>, JoinHandle<Result<PlanEnd, PlanError>>) {
     let (sender, receiver) = mpsc::channel(8);
     let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
     let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.policy.has_others);

@@ -376,7 +376,7 @@ fn hand_over(
 
 #[cfg(test)]
 mod tests {
-    use prs_common::job::{InputKind, InputMode, InputSource};
+    use prs_common::job::{InputKind, InputSource};
 
     use super::*;
 
@@ -413,15 +413,7 @@ mod tests {
         let text = |absent: &str, seen: &str| {
             format!(r#"{{"readers":[],"files":[],"absent":[{absent}],"seen":[{seen}]}}"#)
         };
-        let input = Input {
-            name: "rows".to_owned(),
-            kind: InputKind::Tabular,
-            source: InputSource::Paths(Vec::new()),
-            mode: InputMode::Upload,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
-        };
+        let input = Input::new("rows", InputKind::Tabular, InputSource::Paths(Vec::new()));
         let names = ["store".to_owned(), "day".to_owned()];
         let refused = |texts: &[String]| {
             let open = |(at, text): (usize, &String)| list(folder.path(), &at.to_string(), text);

@@ -97,6 +97,9 @@ fn causes(findings: &Findings, out: &mut String) {
     if let Some(surplus) = &findings.surplus {
         let _ = writeln!(out, "note          {}", words::surplus(surplus));
     }
+    for told in &findings.left_out {
+        let _ = writeln!(out, "note          {told}");
+    }
 }
 
 /// Which file to open next, and what to do.

@@ -11,6 +11,7 @@ use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{JobSpec, OutputAction};
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, JobProgress, JobState};
+use prs_common::message_pack;
 use prs_common::storage::{StorageError, StorageErrorKind, StorageExt};
 use prs_common::timestamp::now_us;
 
@@ -251,7 +252,8 @@ impl Watch<'_> {
         let _ = std::fs::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
-        let result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
+        let mut result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
+        result.findings.left_out = left_out(self.job).await;
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -320,6 +322,16 @@ async fn listed(job: &JobContext, record: &JobRecord) -> Option<String> {
     }
     let note = job.storage.get(&layout::listed(job.incarnation)).await.ok()?;
     String::from_utf8(note.to_vec()).ok()
+}
+
+/// What was left out of the inputs of the job, as the last start says that planned it.
+async fn left_out(job: &JobContext) -> Vec<String> {
+    for incarnation in (1..=job.incarnation).rev() {
+        if let Ok(note) = job.storage.get(&layout::left_out(incarnation)).await {
+            return message_pack::decode(&note).unwrap_or_default();
+        }
+    }
+    Vec::new()
 }
 
 /// How the job ended, where its record says so: no other end may be written over that.

@@ -1,6 +1,7 @@
 //! Jobs that complete: the result of a file and of a tabular job, in input order, for any number of processes.
 
 use std::fmt::Write as _;
+use std::fs;
 
 use prs_tests::harness::{Job, expected_by_python};
 use serde_json::json;
@@ -32,6 +33,43 @@ fn rows_of_files(count: usize) -> Vec<String> {
 }
 
 #[test]
+fn a_job_over_its_own_folder_reads_neither_runs_nor_its_output() {
+    let names =
+        "import os\ndef run(mini_batch):\n    return [os.path.basename(path) for path in mini_batch]\n";
+    let mut job = Job::new(names)
+        .with("append_row_file_name", "scores.csv")
+        .with("allow_reuse", false)
+        .with("output", "data/out");
+    job.data("a.csv", "x");
+    job.data("deep/b.csv", "x");
+    for (path, ignore) in [("data/**/*.csv", json!([])), ("data", json!(["*.tmp"]))] {
+        job.data("c.tmp", "x");
+        job.set("inputs", json!([{ "type": "file", "path": path, "ignore": ignore }]));
+        job.write_job_file();
+        for number in 0..2 {
+            // A run among the data, and an output.
+            let run = format!("data/run-{}-{number}", path.len());
+            let ended = job.command(&["submit", "job.yml", "--run-dir", &run, "-o", "json"]);
+            ended.expect_code(0);
+            let printed = ended.json();
+            assert_eq!(printed["items"]["total"], 2, "{path}: {printed}");
+            let told = printed["left_out"].to_string();
+            assert!(
+                told.contains("left out (data/run-")
+                    || told.contains("left out (run-")
+                    || told.contains("such as run-"),
+                "{told}"
+            );
+            assert!(told.contains("1 folder of an output left out (out)"), "{told}");
+            assert_eq!(told.contains("1 entry that ignore names left out (c.tmp)"), path == "data", "{told}");
+            let report = fs::read_to_string(job.path(&run).join("logs/job_result.txt")).unwrap();
+            assert!(report.contains("note          input input_1: "), "{report}");
+            fs::remove_dir_all(job.path("data/out")).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_file_job_appends_its_rows_in_input_order() {
     let job = Job::new(ROW_PER_FILE).with_files(23).with("mini_batch_size", 3);
     let printed = job.completes();
@@ -47,7 +85,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
     assert_eq!(output["rows"], 23);
     assert_eq!(output["bytes"], result.len());
     assert_eq!(output["sha256"], sha256);
-    assert_eq!(std::fs::read(output["file"].as_str().unwrap()).unwrap(), result);
+    assert_eq!(fs::read(output["file"].as_str().unwrap()).unwrap(), result);
     assert_eq!(printed["name"], "test-job");
     assert_eq!(printed["mini_batches"], json!({ "scheduled": 8, "succeeded": 8, "failed": 0 }));
     assert_eq!(printed["items"], json!({ "total": 23, "succeeded": 23, "failed": 0 }));
@@ -68,6 +106,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "items",
         "job_id",
         "keep_until",
+        "left_out",
         "logs",
         "mini_batches",
         "mini_batches_missing",

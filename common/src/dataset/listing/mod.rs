@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::input::{Input, InputKind, InputSource};
+use super::left_out::{LeftOut, Rules};
 use super::mltable::{Sample, Window};
 use crate::file_version::FileVersion;
 
@@ -102,6 +103,14 @@ pub enum ListingError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A symbolic link that leads nowhere.
+    #[error("{} is a broken link, to {}: remove it, or leave it out with ignore", link.display(), target.display())]
+    BrokenLink {
+        /// The link.
+        link: PathBuf,
+        /// What it names.
+        target: PathBuf,
+    },
     /// A symbolic link that leads back to a folder that holds it.
     #[error("{} is a symbolic link to {}, a folder that holds it: remove the link", link.display(), target.display())]
     Cycle {
@@ -183,6 +192,8 @@ pub struct Listing {
     sample: Option<Sample>,
     /// Which of those that are drawn.
     sample_window: Window,
+    /// What the parts that are over left out.
+    left_out: LeftOut,
 }
 
 /// The files that one path of an input names.
@@ -202,13 +213,22 @@ enum Files {
 }
 
 impl Listing {
-    /// Starts a listing; only the kind of each path is looked up before the first entry.
+    /// Starts a listing of all there is; only the kind of each path is looked up before the first entry.
     pub fn open(source: &InputSource, options: ListingOptions) -> Result<Self, ListingError> {
+        Self::open_for(source, options, None)
+    }
+
+    /// The same by the rules of `input`, where there is one.
+    fn open_for(
+        source: &InputSource,
+        options: ListingOptions,
+        input: Option<&Input>,
+    ) -> Result<Self, ListingError> {
         let mut parts = VecDeque::new();
-        let input = match source {
+        let named = match source {
             InputSource::Paths(paths) => {
                 for path in paths {
-                    parts.push_back(Part::open(path, options)?);
+                    parts.push_back(Part::open(path, options, input)?);
                 }
                 paths.join(", ")
             }
@@ -225,12 +245,22 @@ impl Listing {
             }
         };
         let (window, sample_window) = (Window::default(), Window::default());
-        Ok(Self { parts, input, found: false, without: None, window, sample: None, sample_window })
+        let left_out = LeftOut::default();
+        Ok(Self {
+            parts,
+            input: named,
+            found: false,
+            without: None,
+            window,
+            sample: None,
+            sample_window,
+            left_out,
+        })
     }
 
-    /// The same for an input, of whose files an MLTable may leave some out.
+    /// The same for an input, without what its [rules](Rules) leave out, and what an MLTable does.
     pub fn of_input(input: &Input, options: ListingOptions) -> Result<Self, ListingError> {
-        let mut listing = Self::open(&input.source, options)?;
+        let mut listing = Self::open_for(&input.source, options, Some(input))?;
         if let Some(table) = &input.mltable {
             listing.without = Some(table.path.clone());
             if input.kind == InputKind::File {
@@ -240,6 +270,24 @@ impl Listing {
             }
         }
         Ok(listing)
+    }
+
+    /// What has been left out so far by the rules of the input.
+    pub fn left_out(&self) -> LeftOut {
+        let mut left_out = self.left_out.clone();
+        for part in &self.parts {
+            if let Files::Walk(walk) = &part.files {
+                left_out.extend(&walk.left_out);
+            }
+        }
+        left_out
+    }
+
+    /// An error that says that `pattern` names no file, and what was left out of it.
+    fn empty(&self, pattern: &str) -> ListingError {
+        let left_out = self.left_out();
+        let told = if left_out.is_empty() { String::new() } else { format!(" ({left_out})") };
+        ListingError::Empty { pattern: format!("{pattern}{told}") }
     }
 
     /// Calls `visit` for up to `max` files and returns how many there were; fewer than `max` means
@@ -312,7 +360,7 @@ impl Listing {
             let Some(part) = self.parts.front_mut() else {
                 if !self.found {
                     self.found = true;
-                    return Err(ListingError::Empty { pattern: self.input.clone() });
+                    return Err(self.empty(&self.input));
                 }
                 break;
             };
@@ -323,9 +371,12 @@ impl Listing {
             count += seen;
             if seen < wanted {
                 match part.glob.take() {
-                    Some(pattern) if !part.found => return Err(ListingError::Empty { pattern }),
-                    _ => self.parts.pop_front(),
-                };
+                    Some(pattern) if !part.found => return Err(self.empty(&pattern)),
+                    _ => {}
+                }
+                if let Some(Part { files: Files::Walk(walk), .. }) = self.parts.pop_front() {
+                    self.left_out.extend(&walk.left_out);
+                }
             }
         }
         Ok(count)
@@ -358,7 +409,12 @@ impl Iterator for Listing {
 }
 
 impl Part {
-    fn open(path: &str, options: ListingOptions) -> Result<Self, ListingError> {
+    fn open(path: &str, options: ListingOptions, input: Option<&Input>) -> Result<Self, ListingError> {
+        let walk = |base: &str, pattern: Option<PathPattern>| {
+            let input = input.filter(|input| !input.exclusions.is_whole);
+            let rules = input.map(|input| Rules::of(input, pattern.is_some()));
+            Files::Walk(Walk::new(base, pattern, options.versions, rules))
+        };
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound && PathPattern::is_glob(path) => {
@@ -367,13 +423,16 @@ impl Part {
                 let pattern =
                     PathPattern::below(base.unwrap_or_else(|| PathPattern::fixed_part(path)), path)?;
                 let base = pattern.base().to_owned();
-                let files = Files::Walk(Walk::new(&base, Some(pattern), options.versions));
-                return Ok(Self { files, found: false, glob: Some(path.to_owned()) });
+                return Ok(Self {
+                    files: walk(&base, Some(pattern)),
+                    found: false,
+                    glob: Some(path.to_owned()),
+                });
             }
             Err(error) => return Err(ListingError::io(path)(error)),
         };
         let files = if metadata.is_dir() {
-            Files::Walk(Walk::new(path, None, options.versions))
+            walk(path, None)
         } else if metadata.is_file() {
             let (base, name) = path.rsplit_once('/').unwrap_or(("", path));
             let base = if base.is_empty() { "/" } else { base };

@@ -76,6 +76,11 @@ impl PathPattern {
         self.matcher.is_match(relative)
     }
 
+    /// Whether a part of the glob stands for the folders at `depth` below the base, from 0; else `**` does.
+    pub fn names_folder(&self, depth: usize) -> bool {
+        depth < self.levels.len()
+    }
+
     /// Whether the folder `name`, at `depth` folders below the base from 0, may hold a match, given
     /// that its parents may.
     pub fn enters(&self, name: &str, depth: usize) -> bool {

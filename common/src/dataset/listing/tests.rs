@@ -172,6 +172,80 @@ fn folders_that_a_glob_begins_with_are_meant_by_their_names() {
     }
 }
 
+fn input_of(folder: &TempDir, kind: InputKind, patterns: &[&str], ignore: &[&str]) -> Input {
+    let mut input = Input::new("rows", kind, paths(folder, patterns));
+    input.exclusions.ignore = ignore.iter().map(|glob| (*glob).to_owned()).collect();
+    input.exclusions.outputs = vec![folder.path().join("in/own").to_str().unwrap().to_owned()];
+    input
+}
+
+#[test]
+fn what_is_no_data_is_left_out_of_a_folder_and_counted() {
+    let files = [
+        "in/a.csv",
+        "in/_SUCCESS",
+        "in/.a.csv.crc",
+        "in/_delta_log/0.json",
+        "in/_x.csv",
+        "in/own/result.csv",
+        "in/runs/one/job.json",
+        "in/runs/one/.lock",
+        "in/runs/one/output/r.csv",
+        "in/job/job.json",
+        "in/job/b.csv",
+        "in/filling/.prs-claim",
+        "in/filling/r.csv",
+        "in/old/c.csv",
+        "in/d.tmp",
+    ];
+    let folder = folder_with(&files);
+    // What is left out need not be readable.
+    symlink("nowhere", folder.path().join("in/runs/one/link")).unwrap();
+    symlink("nowhere", folder.path().join("in/lost.tmp")).unwrap();
+    let listed = |kind, patterns: &[&str], ignore: &[&str]| {
+        let input = input_of(&folder, kind, patterns, ignore);
+        let mut listing = Listing::of_input(&input, ListingOptions::default()).unwrap();
+        let entries: Result<Vec<Entry>, _> = listing.by_ref().collect();
+        let names =
+            entries.map(|entries| entries.into_iter().map(|entry| entry.relative).collect::<Vec<_>>());
+        (names.map_err(|error| error.to_string()), listing.left_out().to_string())
+    };
+    let ignore = ["*.tmp", "/old/"];
+    let (names, left_out) = listed(InputKind::Tabular, &["in"], &ignore);
+    assert_eq!(names.unwrap(), ["_x.csv", "a.csv", "job/b.csv", "job/job.json"]);
+    assert_eq!(
+        left_out,
+        "1 folder of a run left out (runs/one): a path or glob that names it reads it; 2 folders of outputs left out (such \
+         as filling): a path or glob that names it reads it; 3 entries that programs write beside tables left out (such as \
+         .a.csv.crc): a glob or list that names it reads it; 3 entries that ignore names left out (such as d.tmp)"
+    );
+    // Files are files, also those of programs.
+    let (names, _) = listed(InputKind::File, &["in"], &ignore);
+    let expected =
+        [".a.csv.crc", "_SUCCESS", "_delta_log/0.json", "_x.csv", "a.csv", "job/b.csv", "job/job.json"];
+    assert_eq!(names.unwrap(), expected);
+    // A glob takes what it names, and does not lead into runs by `**`.
+    let (names, left_out) = listed(InputKind::Tabular, &["in/*"], &["*.tmp"]);
+    assert_eq!(names.unwrap(), [".a.csv.crc", "_SUCCESS", "_x.csv", "a.csv"]);
+    assert_eq!(left_out, "2 entries that ignore names left out (such as d.tmp)");
+    let (names, _) = listed(InputKind::Tabular, &["in/**/*.csv"], &[]);
+    assert_eq!(names.unwrap(), ["_x.csv", "a.csv", "job/b.csv", "old/c.csv"]);
+    let (names, _) = listed(InputKind::Tabular, &["in/runs/*/output/*.csv", "in/filling/*.csv"], &[]);
+    assert_eq!(names.unwrap(), ["one/output/r.csv", "r.csv"]);
+    // So does a path.
+    let (names, _) = listed(InputKind::Tabular, &["in/runs/one/output", "in/filling", "in/_SUCCESS"], &[]);
+    assert_eq!(names.unwrap(), ["r.csv", "r.csv", "_SUCCESS"]);
+
+    let (names, _) = listed(InputKind::File, &["in"], &[]);
+    let error = names.unwrap_err();
+    assert!(error.contains("in/lost.tmp is a broken link, to nowhere: remove it"), "{error}");
+    let (names, _) = listed(InputKind::Tabular, &["in/own", "in/filling/*.none"], &[]);
+    assert!(names.unwrap_err().contains("no file found"), "nothing is picked");
+    let (names, _) = listed(InputKind::File, &["in/old"], &["*.csv"]);
+    let error = names.unwrap_err();
+    assert!(error.contains("in/old (1 entry that ignore names left out (c.csv)): an input needs"), "{error}");
+}
+
 #[test]
 fn a_glob_reads_only_folders_that_can_hold_a_match() {
     let folder = folder_with(&["in/a/1.csv", "other/x/1.csv", "in/a/deep/er/2.csv"]);
@@ -270,7 +344,12 @@ fn refused_names_and_files_are_named() {
     let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket/s")).unwrap();
     fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"name/\xFFy")), "").unwrap();
     for (input, expected) in [
-        ("dangling", format!("cannot read {root}/dangling/link: No such file or directory (os error 2)")),
+        (
+            "dangling",
+            format!(
+                "{root}/dangling/link is a broken link, to nowhere: remove it, or leave it out with ignore"
+            ),
+        ),
         ("pipe", format!("{root}/pipe/p is a named pipe: an input holds only files and folders")),
         ("pipe/p", format!("{root}/pipe/p is a named pipe: an input holds only files and folders")),
         ("socket", format!("{root}/socket/s is a socket: an input holds only files and folders")),
@@ -279,7 +358,12 @@ fn refused_names_and_files_are_named() {
         ("absent/*", format!("cannot read {root}/absent/: No such file or directory (os error 2)")),
         ("[z-a]", format!("{root}/[z-a] is not a valid glob: invalid range; 'z' > 'a'")),
     ] {
-        assert_eq!(error(&paths(&folder, &[input])), expected, "{input}");
+        let source = paths(&folder, &[input]);
+        assert_eq!(error(&source), expected, "{input}");
+        // Whether `ignore` names what cannot be a file is not asked yet.
+        if ["dangling", "pipe", "socket"].contains(&input) {
+            probe(&source).unwrap();
+        }
     }
 }
 

@@ -9,17 +9,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::super::left_out::{LeftOut, Reason, Rules};
 use super::pattern::PathPattern;
 use super::{EntryRef, ListingError};
 use crate::file_version::FileVersion;
+use crate::layout::{CLAIM, JOB, RUN_LOCK};
 
 #[derive(Debug)]
 pub(super) struct Walk {
     base: Arc<str>,
     pattern: Option<PathPattern>,
     versions: bool,
-    /// Stop reading a folder at its first file: for [`super::probe`], to which the order does not
-    /// matter.
+    /// Stop reading a folder at its first file, and pass over what is none: for [`super::probe`], to which the order does not
+    /// matter, and which knows no rules.
     probe: bool,
     /// The absolute path of what is being looked at; up to `Folder::path_len`, that folder's own
     /// path with a `/` at its end.
@@ -28,6 +30,9 @@ pub(super) struct Walk {
     relative_start: usize,
     folders: Vec<Folder>,
     started: bool,
+    /// By which some of it is left out; without them all is listed.
+    rules: Option<Rules>,
+    pub(super) left_out: LeftOut,
 }
 
 /// One folder on the way down: its names, sorted, and how far they have been taken.
@@ -67,7 +72,12 @@ impl Names {
 
 impl Walk {
     /// Everything below `base`, an absolute folder, or what `pattern` picks of it.
-    pub(super) fn new(base: &str, pattern: Option<PathPattern>, versions: bool) -> Self {
+    pub(super) fn new(
+        base: &str,
+        pattern: Option<PathPattern>,
+        versions: bool,
+        rules: Option<Rules>,
+    ) -> Self {
         let base = if base == "/" { base } else { base.trim_end_matches('/') };
         let path = if base == "/" { base.to_owned() } else { format!("{base}/") };
         Self {
@@ -79,6 +89,8 @@ impl Walk {
             path,
             folders: Vec::new(),
             started: false,
+            rules,
+            left_out: LeftOut::default(),
         }
     }
 
@@ -107,7 +119,9 @@ impl Walk {
             folder.next += 1;
             self.path.push_str(name);
             if name.ends_with('/') {
-                self.enter()?;
+                if !self.is_of_prs() {
+                    self.enter()?;
+                }
                 continue;
             }
             // A file that went since its folder was read fails its mini-batch, not the listing.
@@ -135,6 +149,12 @@ impl Walk {
                 continue;
             }
             let file_type = item.file_type().map_err(ListingError::io(&self.path))?;
+            // The cheap question first: what is left out need not be a file.
+            if let Some(reason) = self.left_out_for(&name, &item, file_type, wanted) {
+                let relative = &self.path[self.relative_start..];
+                self.left_out.add(reason, relative);
+                continue;
+            }
             let Some(is_folder) = self.resolve(&item, file_type, path_len, wanted)? else {
                 continue;
             };
@@ -150,6 +170,55 @@ impl Walk {
         self.path.truncate(path_len);
         self.folders.push(Folder { path_len, names, next: 0 });
         Ok(())
+    }
+
+    /// Why the rules leave out `item`, called `name`, which `path` ends with.
+    fn left_out_for(
+        &self,
+        name: &str,
+        item: &DirEntry,
+        file_type: FileType,
+        wanted: Wanted,
+    ) -> Option<Reason> {
+        let rules = self.rules.as_ref()?;
+        if name == CLAIM {
+            return Some(Reason::Output);
+        }
+        if rules.are_none() {
+            return None;
+        }
+        let is_folder = file_type.is_dir()
+            || (file_type.is_symlink() && fs::metadata(item.path()).is_ok_and(|found| found.is_dir()));
+        if is_folder && !wanted.as_folder {
+            return None;
+        }
+        rules.reason(&self.base, &self.path[self.relative_start..], is_folder)
+    }
+
+    /// Whether the folder that `path` ends with is a run of prs, or one that a job writes its output to, and no part of the glob
+    /// stands for it: then it is counted and left out. Such a folder is known by what is in it.
+    fn is_of_prs(&mut self) -> bool {
+        let depth = self.folders.len() - 1;
+        let is_named = self.pattern.as_ref().is_some_and(|pattern| pattern.names_folder(depth));
+        if self.rules.is_none() || is_named {
+            return false;
+        }
+        let length = self.path.len();
+        let mut has = |name: &str| {
+            self.path.push_str(name);
+            let found = fs::symlink_metadata(&self.path).is_ok();
+            self.path.truncate(length);
+            found
+        };
+        let reason = if has(CLAIM) {
+            Reason::Output
+        } else if has(RUN_LOCK) && has(JOB) {
+            Reason::Run
+        } else {
+            return false;
+        };
+        self.left_out.add(reason, &self.path[self.relative_start..length - 1]);
+        true
     }
 
     /// What the pattern would do with the name that `path` ends with.
@@ -179,6 +248,11 @@ impl Walk {
                 Ok(metadata) => metadata,
                 // A dangling link whose name the pattern does not pick.
                 Err(error) if error.kind() == ErrorKind::NotFound && !wanted.as_file => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound && self.probe => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let target = fs::read_link(&path).map_err(ListingError::io(&*path))?;
+                    return Err(ListingError::BrokenLink { link: path, target });
+                }
                 Err(error) => return Err(ListingError::io(path)(error)),
             };
             file_type = metadata.file_type();
@@ -192,7 +266,11 @@ impl Walk {
         if !wanted.as_file {
             return Ok(None);
         }
-        if file_type.is_file() { Ok(Some(false)) } else { Err(ListingError::special(item.path(), file_type)) }
+        match file_type.is_file() {
+            true => Ok(Some(false)),
+            false if self.probe => Ok(None),
+            false => Err(ListingError::special(item.path(), file_type)),
+        }
     }
 
     /// Fails if the folder `target`, which `link` leads to, is one of those that hold the link: the

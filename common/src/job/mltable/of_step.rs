@@ -10,7 +10,7 @@ use super::super::counting::counted_window;
 use super::super::form::RawSetting;
 use super::super::names::Names;
 use super::{NAME, Reach, Table, Wanted, read_within};
-use crate::dataset::input::{Input, InputKind, InputMode, InputSource, TabularOptions};
+use crate::dataset::input::{Input, InputKind, InputSource};
 use crate::dataset::mltable::MlTable;
 use crate::dataset::step_output::StepOutput;
 
@@ -26,13 +26,8 @@ pub(in super::super) fn unread(name: &str, kind: &str, path: &RawSetting) -> Opt
     let output = StepOutput::parse(address)?;
     let kind = if kind == "tabular" { InputKind::Tabular } else { InputKind::File };
     Some(Input {
-        name: name.to_owned(),
-        kind,
-        source: InputSource::Output(output),
-        mode: InputMode::default(),
-        tabular: (kind == InputKind::Tabular).then(TabularOptions::default),
         mltable: Some(Box::new(MlTable { is_unread: true, ..MlTable::default() })),
-        partition_format: None,
+        ..Input::new(name, kind, InputSource::Output(output))
     })
 }
 
@@ -46,9 +41,8 @@ pub fn read_of_step(input: &mut Input, folder: &str, text: String) -> Result<(),
     let read = read_within(Ok(text), Path::new(&file), wanted, &Names::default(), Reach::Folder);
     let Table { source, options, described, partition_format, .. } = read.map_err(|all| all.join("; "))?;
     let tabular = (input.kind == InputKind::Tabular).then_some(options);
-    let (name, kind, mode) = (input.name.clone(), input.kind, input.mode);
     let mltable = Some(Box::new(described));
-    let read = Input { name, kind, source, mode, tabular, mltable, partition_format };
+    let read = Input { source, tabular, mltable, partition_format, ..input.clone() };
     if counted_window(&read).is_some() {
         return Err(format!(
             "{file}: skip and take behind a filter, a sample or invalid_lines: drop are counted by a step that is planned when \

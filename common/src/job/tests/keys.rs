@@ -14,15 +14,11 @@ fn defaults() {
             "job-1",
             project.folder.path(),
             "score.py",
-            vec![Input {
-                name: "input_1".to_owned(),
-                kind: InputKind::File,
-                source: InputSource::Paths(vec![project.path("data").to_str().unwrap().to_owned()]),
-                mode: InputMode::Upload,
-                tabular: None,
-                mltable: None,
-                partition_format: None,
-            }]
+            vec![Input::new(
+                "input_1",
+                InputKind::File,
+                InputSource::Paths(vec![project.path("data").to_str().unwrap().to_owned()])
+            )]
         )
     );
     let json = serde_json::to_value(&spec).unwrap();

@@ -29,7 +29,6 @@ use rustix::process::{Pid, test_kill_process};
 
 use self::buffers::Buffers;
 use self::writer::LocalWriter;
-use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
     FolderEntry, FolderListing, GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload,
@@ -37,6 +36,7 @@ use super::{
     is_valid_key, is_valid_prefix,
 };
 use crate::host_name;
+use crate::layout::CLAIM;
 
 /// Where objects are written before they have their names, below the root.
 pub const TEMPORARY: &str = ".tmp";

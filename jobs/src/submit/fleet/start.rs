@@ -242,7 +242,15 @@ pub(crate) async fn store(fleet: &Fleet, new: &NewJob, caller: &dyn Caller) -> R
         // It may be why an input could not be uploaded, and says so more plainly.
         probe(fleet).await?;
     }
-    Ok(prepared?.1)
+    let spec = prepared?.1;
+    for input in &spec.inputs {
+        if let InputSource::Manifest { left_out, .. } = &input.source {
+            for told in left_out.sentences(&input.name) {
+                caller.note(&format_args!("note: {told}"));
+            }
+        }
+    }
+    Ok(spec)
 }
 
 async fn probe(fleet: &Fleet) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use prs_common::absent::absent;
 use prs_common::dataset::http_url::shown;
+use prs_common::dataset::left_out::{LeftOut, may_hold};
 use prs_common::dataset::listing::{Entry, EntryRef, Listing, ListingError, ListingOptions};
 use prs_common::dataset::mltable::{Sample, Window};
 use prs_common::dataset::names;
@@ -170,6 +171,7 @@ pub async fn resolve(
         return Err(ResolveError { input: "output_format".to_owned(), cause });
     }
     let scores_mlflow = spec.scores_mlflow();
+    exclude_outputs(&mut spec);
     for input in &mut spec.inputs {
         let named = |cause| ResolveError { input: format!("input {}", input.name), cause };
         let table = match super::delta::unread(input) {
@@ -211,6 +213,17 @@ pub async fn resolve(
         shuffle::size(&mut spec, bytes);
     }
     Ok(spec)
+}
+
+/// Has no input list what the job itself writes.
+fn exclude_outputs(spec: &mut JobSpec) {
+    let local = spec.output.as_ref().and_then(|output| output.to_str());
+    let outputs: Vec<&str> = local.into_iter().chain(spec.deliver_to.as_deref()).collect();
+    for input in &mut spec.inputs {
+        let (InputSource::Paths(named) | InputSource::Remote(named)) = &input.source else { continue };
+        let is_below = |output: &&str| named.iter().any(|named| may_hold(named, output));
+        input.exclusions.outputs = outputs.iter().copied().filter(is_below).map(str::to_owned).collect();
+    }
 }
 
 /// Fails where local files of an input cannot be given to a model of `MLflow`.
@@ -268,7 +281,7 @@ async fn resolve_one(
     let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
     let heard = |seen: InputProgress| (audience.tell)(label, seen);
     let resolver = Resolver { input, table, stores, progress: &heard, wants_totals: audience.wants_totals };
-    let Some(summary) = resolver.resolve(uploads).await? else { return Ok(None) };
+    let Some((summary, left_out)) = resolver.resolve(uploads).await? else { return Ok(None) };
     Ok(Some(InputSource::Manifest {
         key: layout::manifest(&input.name),
         label: input.source.label(),
@@ -276,6 +289,7 @@ async fn resolve_one(
         bytes: summary.bytes,
         checksum: summary.checksum,
         stores: summary.stores,
+        left_out,
         named: Some(Box::new(input.source.clone())),
     }))
 }
@@ -297,10 +311,10 @@ type Located = (Source, File);
 type Locate<'a> = dyn Fn(Entry) -> BoxFuture<'a, Result<Located, ResolveCause>> + Sync + 'a;
 
 impl Resolver<'_> {
-    /// The manifest of the input; nothing where it stays as it is.
-    async fn resolve(&self, uploads: bool) -> Result<Option<Summary>, ResolveCause> {
+    /// The manifest of the input, and what is left out of it; nothing where it stays as it is.
+    async fn resolve(&self, uploads: bool) -> Result<Option<(Summary, LeftOut)>, ResolveCause> {
         if let Some(table) = self.table {
-            return Ok(Some(self.delta(table, uploads).await?));
+            return Ok(Some((self.delta(table, uploads).await?, LeftOut::default())));
         }
         let summary = match &self.input.source {
             InputSource::Remote(urls) => self.remote(urls).await?,
@@ -324,8 +338,12 @@ impl Resolver<'_> {
     }
 
     /// Buckets: listed, and left where they are.
-    async fn remote(&self, urls: &[String]) -> Result<Summary, ResolveCause> {
-        let empty = |pattern: String| Err(ListingError::Empty { pattern }.into());
+    async fn remote(&self, urls: &[String]) -> Result<(Summary, LeftOut), ResolveCause> {
+        let empty = |pattern: String, left_out: &LeftOut| {
+            let told = if left_out.is_empty() { String::new() } else { format!(" ({left_out})") };
+            Err(ListingError::Empty { pattern: format!("{pattern}{told}") }.into())
+        };
+        let mut left_out = LeftOut::default();
         let mut manifest = self.manifest().await?;
         let mut seen = InputProgress::default();
         let mut window = self.input.mltable.as_ref().map(|table| table.window).unwrap_or_default();
@@ -341,7 +359,7 @@ impl Resolver<'_> {
         for url in urls {
             let url = RemotePath::parse(url).map_err(|reason| ResolveCause::name(&shown(url), &reason))?;
             let store = self.stores.get(StoreRef::Url(&url.bucket)).await?;
-            let mut listing = RemoteListing::open(store, &url).await?;
+            let mut listing = RemoteListing::open(store, &url, self.input).await?;
             let source = Source {
                 store: Store::Url(url.bucket.clone()),
                 prefix: listing.prefix.clone(),
@@ -387,20 +405,21 @@ impl Resolver<'_> {
                 }
                 (self.progress)(seen);
             }
+            left_out.extend(&listing.left_out);
             let must_match = listing.is_glob() || self.input.mltable.is_some();
             let is_over = window.take == Some(0) || sample_window.take == Some(0);
             if listed == before && !is_over && must_match {
-                return empty(url.to_string());
+                return empty(url.to_string(), &listing.left_out);
             }
         }
         if listed == 0 {
-            return empty(self.input.source.label());
+            return empty(self.input.source.label(), &left_out);
         }
-        Ok(manifest.finish().await?)
+        Ok((manifest.finish().await?, left_out))
     }
 
     /// Local files: uploaded. What a list names in buckets stays there.
-    async fn upload(&self) -> Result<Summary, ResolveCause> {
+    async fn upload(&self) -> Result<(Summary, LeftOut), ResolveCause> {
         if let Some(format) = self.input.partition_format.clone() {
             let input = self.input.clone();
             let searched = tokio::task::spawn_blocking(move || search_listing(&format, &input)).await;
@@ -440,7 +459,7 @@ impl Resolver<'_> {
     }
 
     /// A list that also names files in buckets, where local files need no upload.
-    async fn upload_nothing(&self) -> Result<Summary, ResolveCause> {
+    async fn upload_nothing(&self) -> Result<(Summary, LeftOut), ResolveCause> {
         let local =
             || Source { store: Store::Local, prefix: String::new(), origin: String::new(), mixes: true };
         let locate = |entry: Entry| -> BoxFuture<'_, _> {
@@ -452,14 +471,14 @@ impl Resolver<'_> {
     }
 
     /// Writes the manifest: what `locate` makes of each file, in listing order, several side by side.
-    async fn write(&self, locate: &Locate<'_>) -> Result<Summary, ResolveCause> {
+    async fn write(&self, locate: &Locate<'_>) -> Result<(Summary, LeftOut), ResolveCause> {
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<Vec<Entry>>(2);
         let listed = self.on_disk(move |listing| {
             loop {
                 let mut entries = Vec::new();
                 let count = listing.next_batch(LISTED_AT_ONCE, &mut entries)?;
                 if count == 0 || sender.blocking_send(entries).is_err() {
-                    return Ok(());
+                    return Ok(listing.left_out());
                 }
             }
         });
@@ -474,9 +493,9 @@ impl Resolver<'_> {
             Ok(manifest)
         };
         // What is listed goes on being written while the listing goes on; whichever fails ends both.
-        let (manifest, ()) = futures_util::try_join!(written, listed)?;
+        let (manifest, left_out) = futures_util::try_join!(written, listed)?;
         failpoint::pass("inputs_located");
-        Ok(manifest.finish().await?)
+        Ok((manifest.finish().await?, left_out))
     }
 
     /// Lists the input on a thread that may block.

@@ -47,15 +47,7 @@ impl Inputs {
         mode: InputMode,
         runs: Where,
     ) -> Result<InputSource, ResolveError> {
-        let input = Input {
-            name: "data".to_owned(),
-            kind: InputKind::File,
-            source,
-            mode,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
-        };
+        let input = Input { mode, ..Input::new("data", InputKind::File, source) };
         let spec = JobSpec::new("job-1", "/code", "main.py", vec![input]);
         let hear = |name: &str, progress| {
             assert_eq!(name, "data");
@@ -109,6 +101,33 @@ async fn an_upload_tells_how_far_it_is_and_sends_nothing_twice() {
 }
 
 #[tokio::test]
+async fn what_is_left_out_is_neither_uploaded_nor_forgotten() {
+    let inputs =
+        Inputs::new(&[("in/a.csv", "x"), ("in/_SUCCESS", ""), ("in/out/a.csv", "former"), ("in/b.tmp", "x")]);
+    let source = InputSource::Paths(vec![inputs.path("in")]);
+    let mut input = Input::new("rows", InputKind::Tabular, source.clone());
+    input.exclusions.ignore = vec!["*.tmp".to_owned()];
+    let mut spec = JobSpec::new("job-1", "/code", "main.py", vec![input]);
+    spec.output = Some(inputs.path("in/out").into());
+    let side_input = SideInput::new("whole", source, InputMode::Upload);
+    spec.side_inputs = vec![side_input];
+    let spec = resolve(spec, &inputs.stores, Where::Fleet, Audience::NONE).await.unwrap();
+    let InputSource::Manifest { files, left_out, .. } = &spec.inputs[0].source else { panic!("{spec:?}") };
+    assert_eq!(
+        (*files, left_out.to_string()),
+        (
+            1,
+            "1 folder of an output left out (out): a path or glob that names it reads it; 1 entry that programs write beside \
+             tables left out (_SUCCESS): a glob or list that names it reads it; 1 entry that ignore names left out (b.tmp)"
+                .to_owned()
+        )
+    );
+    // What the script itself knows by name is whole.
+    let InputSource::Manifest { files, .. } = &spec.side_inputs[0].source else { panic!("{spec:?}") };
+    assert_eq!(*files, 4);
+}
+
+#[tokio::test]
 async fn what_cannot_be_uploaded_is_told_by_its_name() {
     let inputs = Inputs::new(&[
         ("in/a", "x"),
@@ -121,7 +140,7 @@ async fn what_cannot_be_uploaded_is_told_by_its_name() {
     symlink("nowhere", inputs.path("in/link")).unwrap();
     let list = |name: &str| InputSource::List(inputs.path(name).into());
     for (source, says) in [
-        (InputSource::Paths(vec![inputs.path("in")]), "link: No such file"),
+        (InputSource::Paths(vec![inputs.path("in")]), "link is a broken link, to nowhere"),
         (InputSource::Paths(vec![inputs.path("tab")]), r"tab/a\tb: the name has a control character"),
         (list("list"), "in/absent: No such file"),
         (list("web"), "ftp://: not supported yet"),

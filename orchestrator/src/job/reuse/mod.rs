@@ -139,21 +139,14 @@ pub fn end_with(record: &mut JobRecord, former: &JobRecord, uri: String, logs: S
 
 #[cfg(test)]
 mod tests {
+    use prs_common::dataset::left_out::LeftOut;
     use prs_common::job::{Environment, Input, InputKind, InputMode, MiniBatchSize};
 
     use super::*;
     use crate::job::record::tests::{end, record};
 
     fn input(source: InputSource) -> Input {
-        Input {
-            name: "input_1".into(),
-            kind: InputKind::File,
-            source,
-            mode: InputMode::Upload,
-            tabular: None,
-            mltable: None,
-            partition_format: None,
-        }
+        Input::new("input_1", InputKind::File, source)
     }
 
     fn manifest(checksum: &str, stores: &[&str], named: InputSource) -> InputSource {
@@ -164,6 +157,7 @@ mod tests {
             bytes: 1,
             checksum: checksum.into(),
             stores: stores.iter().map(ToString::to_string).collect(),
+            left_out: LeftOut::default(),
             named: Some(Box::new(named)),
         }
     }

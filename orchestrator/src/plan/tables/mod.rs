@@ -128,6 +128,7 @@ impl Planner<'_, '_> {
                 }
             }
             if visited == 0 {
+                self.taker.sink.left_out.extend(&listing.left_out());
                 return Ok(());
             }
         }

@@ -127,7 +127,7 @@ async fn planned_as<T: Send + 'static>(
             planned.extend(batch.bodies.iter().map(|body| describe(MiniBatch::decode(body).unwrap().work)));
             ControlFlow::Continue(())
         });
-        (planned, sum.unwrap())
+        (planned, sum.unwrap().listed)
     });
     planning.await.unwrap()
 }

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use prs_common::checksum::crc32c;
-use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
+use prs_common::dataset::left_out::LeftOut;
+use prs_common::job::{Input, InputKind, InputSource, JobSpec, MiniBatchSize, TabularOptions};
 use prs_common::storage::fixtures::{Hooked, Hooks};
 use prs_common::storage::{LocalStorage, Storage, StorageExt};
 use prs_orchestrator::inputs::{Audience, Where, resolve};
@@ -137,15 +138,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 
 fn input(kind: InputKind, source: InputSource) -> Input {
     let tabular = (kind == InputKind::Tabular).then(TabularOptions::default);
-    Input {
-        name: "data".to_owned(),
-        kind,
-        source,
-        mode: InputMode::Upload,
-        tabular,
-        mltable: None,
-        partition_format: None,
-    }
+    Input { tabular, ..Input::new("data", kind, source) }
 }
 
 fn job(inputs: Vec<Input>, size: MiniBatchSize) -> JobSpec {
@@ -161,6 +154,7 @@ fn with_a_bucket() -> JobSpec {
         bytes: 0,
         checksum: String::new(),
         stores: vec!["s3://named".to_owned()],
+        left_out: LeftOut::default(),
         named: None,
     };
     let inputs = ["data", "pictures"]

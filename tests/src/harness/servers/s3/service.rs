@@ -358,8 +358,12 @@ impl S3 for Service {
             let encoded = |name: &mut Option<String>| {
                 *name = name.take().map(|name| byte_serialize(name.as_bytes()).collect::<String>());
             };
-            contents.iter_mut().for_each(|object| encoded(&mut object.key));
-            folders.iter_mut().for_each(|folder| encoded(&mut folder.prefix));
+            for object in &mut contents {
+                encoded(&mut object.key);
+            }
+            for folder in &mut folders {
+                encoded(&mut folder.prefix);
+            }
         }
         answer(ListObjectsV2Output {
             encoding_type: input.encoding_type,
