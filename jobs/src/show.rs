@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use prs_common::dataset::http_url::shown;
+use prs_common::dataset::input::Compression;
+use prs_common::dataset::mltable::Encoding;
 use prs_common::job::keys::{JOB, Key, THRESHOLDS};
 use prs_common::job::pipeline;
 use prs_common::job::{
@@ -229,8 +231,17 @@ fn input(input: &Input) -> Value {
         keys.insert("partition_format".to_owned(), json!(format));
     }
     if let Some(options) = tabular {
-        let TabularOptions { format, delimiter, has_header, dtype, infer, columns, split_row_groups } =
-            options;
+        let TabularOptions {
+            format,
+            delimiter,
+            has_header,
+            encoding,
+            compression,
+            dtype,
+            infer,
+            columns,
+            split_row_groups,
+        } = options;
         if let Some(format) = format.filter(|_| mltable.is_none()) {
             keys.insert("format".to_owned(), json!(format));
         }
@@ -243,6 +254,12 @@ fn input(input: &Input) -> Value {
                     dtype.iter().map(|(name, kind)| (name, kind)).collect();
                 keys.insert("dtype".to_owned(), json!(types));
             }
+        }
+        if *encoding != Encoding::default() {
+            keys.insert("encoding".to_owned(), json!(encoding));
+        }
+        if *compression != Compression::default() {
+            keys.insert("compression".to_owned(), json!(compression));
         }
         if let Some(columns) = columns {
             keys.insert("columns".to_owned(), json!(columns));

@@ -89,7 +89,10 @@ pub enum SchemaError {
     #[error("the file has no columns: it holds nothing but blank lines")]
     Empty,
     /// The header is not UTF-8.
-    #[error("bad UTF-8 in the header at byte {offset} of the file")]
+    #[error(
+        "bad UTF-8 in the header at byte {offset} of the file: where the text has another encoding, \
+         give it (encoding: latin1)"
+    )]
     HeaderNotUtf8 {
         /// Offset of the first bad byte in the file.
         offset: u64,
@@ -292,7 +295,10 @@ mod tests {
     #[test]
     fn a_header_with_bad_text_is_told_with_its_place() {
         let error = Names::from_header(b"abc,d\xffe", Dialect::default(), 3).unwrap_err();
-        assert_eq!(error.to_string(), "bad UTF-8 in the header at byte 8 of the file");
+        assert_eq!(
+            error.to_string(),
+            "bad UTF-8 in the header at byte 8 of the file: where the text has another encoding, give it (encoding: latin1)"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::http_url;
 use super::left_out::{Exclusions, LeftOut};
-use super::mltable::MlTable;
+use super::mltable::{Encoding, MlTable};
 use super::partition_format::PartitionFormat;
 use super::step_output::StepOutput;
 
@@ -164,13 +164,18 @@ impl TableFormat {
     pub fn by_suffix(name: &str) -> Self {
         let name = if http_url::is_http(name) { http_url::path_of(name) } else { name };
         let name = name.to_ascii_lowercase();
-        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
-        match name.rsplit_once('.').map(|(_, suffix)| suffix) {
-            Some("parquet" | "pq") => Self::Parquet,
+        match below_compression(&name).rsplit_once('.').map(|(_, suffix)| suffix) {
+            Some("parquet" | "parq" | "pq") => Self::Parquet,
             Some("jsonl" | "ndjson" | "json") => Self::JsonLines,
             _ => Self::Delimited,
         }
     }
+}
+
+/// The lower-case `name` without the suffix of a compression.
+pub fn below_compression(name: &str) -> &str {
+    let suffixes = [".gz", ".zst", ".bz2", ".xz", ".zip"];
+    suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
 }
 
 /// How tables are read (D2).
@@ -183,6 +188,12 @@ pub struct TabularOptions {
     pub delimiter: u8,
     /// Whether the first record of each file names the columns.
     pub has_header: bool,
+    /// How text is encoded.
+    #[serde(default, skip_serializing_if = "Encoding::is_default")]
+    pub encoding: Encoding,
+    /// How each file is compressed.
+    #[serde(default, skip_serializing_if = "Compression::is_default")]
+    pub compression: Compression,
     /// Types given by column name, in the order of the job file.
     pub dtype: Vec<(String, String)>,
     /// How the types of the other columns are found.
@@ -201,6 +212,8 @@ impl Default for TabularOptions {
             format: None,
             delimiter: b',',
             has_header: true,
+            encoding: Encoding::default(),
+            compression: Compression::default(),
             dtype: Vec::new(),
             infer: Infer::Full,
             columns: None,
@@ -213,6 +226,34 @@ impl TabularOptions {
     /// What the file of this name is.
     pub fn format_of(&self, name: &str) -> TableFormat {
         self.format.unwrap_or_else(|| TableFormat::by_suffix(name))
+    }
+}
+
+/// How files of text are compressed as a whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// As the first bytes of each say.
+    #[default]
+    Infer,
+    /// Not at all.
+    None,
+    /// By gzip.
+    Gzip,
+    /// By bzip2.
+    Bz2,
+    /// By xz.
+    Xz,
+    /// In a zip file of one file.
+    Zip,
+    /// By Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -244,7 +285,11 @@ mod tests {
             ("a.jsonl", JsonLines),
             ("s3://bucket/*.NDJSON.zst", JsonLines),
             ("a.b.json.gz", JsonLines),
+            ("a.json.zip", JsonLines),
+            ("a.csv.bz2", Delimited),
+            ("a.ndjson.xz", JsonLines),
             ("a.parquet", Parquet),
+            ("a.parq", Parquet),
             ("a.PQ.gz", Parquet),
         ] {
             assert_eq!(TableFormat::by_suffix(name), expected, "{name}");

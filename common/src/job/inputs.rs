@@ -27,6 +27,8 @@ const DTYPES: [&str; 9] = ["int64", "int", "uint64", "float64", "float", "bool",
 
 /// What only a file of delimited text has.
 const OF_DELIMITED_TEXT: [&str; 4] = ["delimiter", "header", "dtype", "infer"];
+/// What both kinds of text have.
+const OF_TEXT: [&str; 2] = ["encoding", "compression"];
 /// What only a Parquet file has.
 const OF_PARQUET: [&str; 2] = ["columns", "split_row_groups"];
 
@@ -115,7 +117,7 @@ fn input(
     let mode = fields.value(INPUT.key("mode")).unwrap_or_default();
     let tabular = (kind == Some(InputKind::Tabular)).then(|| tabular(fields, source.as_ref()));
     if kind == Some(InputKind::File) {
-        for key in ["format"].into_iter().chain(OF_DELIMITED_TEXT).chain(OF_PARQUET) {
+        for key in ["format"].into_iter().chain(OF_TEXT).chain(OF_DELIMITED_TEXT).chain(OF_PARQUET) {
             if let Some(setting) = fields.get(key) {
                 fields.refuse(&setting, "only a tabular input has it: remove it, or give type: tabular");
             }
@@ -201,7 +203,10 @@ fn of_table(
     read: Result<Table, Vec<String>>,
     wanted: Wanted,
 ) -> Option<Input> {
-    for key in ["paths", "list", "format", "partition_format", "columns"].into_iter().chain(OF_DELIMITED_TEXT)
+    for key in ["paths", "list", "format", "partition_format", "columns"]
+        .into_iter()
+        .chain(OF_TEXT)
+        .chain(OF_DELIMITED_TEXT)
     {
         if let Some(setting) = fields.get(key) {
             fields.refuse(&setting, "the file MLTable says it: remove it");
@@ -432,6 +437,13 @@ fn tabular(fields: &mut Reader<'_>, source: Option<&InputSource>) -> TabularOpti
     }
     options.delimiter = delimiter(fields).unwrap_or(options.delimiter);
     options.has_header = fields.value(INPUT.key("header")).unwrap_or(options.has_header);
+    options.encoding = fields.value(INPUT.key("encoding")).unwrap_or_default();
+    options.compression = fields.value(INPUT.key("compression")).unwrap_or_default();
+    for key in OF_TEXT.iter().filter(|_| given == Some(TableFormat::Parquet)) {
+        if let Some(setting) = fields.get(key) {
+            fields.refuse(&setting, "only text has it: remove it");
+        }
+    }
     options.infer = fields.value(INPUT.key("infer")).unwrap_or(options.infer);
     for column in fields.text_mapping("dtype").unwrap_or_default() {
         let given = column.value.as_text().unwrap_or_default();

@@ -444,6 +444,10 @@ pub static INPUT: Section = Section {
         with_default("delimiter", Takes::Own("one ASCII character, not a quote or line end"), ",")
             .means("delimited text: what stands between two fields"),
         with_default("header", Takes::Boolean, "true").means("delimited text: whether the first record names the columns"),
+        with_default("encoding", Takes::Words(&["utf8", "latin1", "windows1252", "utf16", "utf32"]), "utf8")
+            .means("text: how it is encoded; a byte order mark of UTF-16 or UTF-32 says so itself"),
+        with_default("compression", Takes::Words(&["infer", "none", "gzip", "bz2", "xz", "zip", "zstd"]), "infer")
+            .means("text: how each file is compressed; `infer`: as its first bytes say"),
         optional("dtype", Takes::Own("a mapping of columns to int64, uint64, float64, bool or str"), "found in the data")
             .means("delimited text: types of columns"),
         with_default("infer", Takes::Words(&["full", "sampled"]), "full")

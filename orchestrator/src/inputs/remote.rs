@@ -82,7 +82,12 @@ impl RemoteListing {
         let mut base = PathPattern::fixed_part(&glob);
         if !url.is_http() {
             let is_folder = async |folder: &str| -> Result<bool, ResolveCause> {
-                Ok(store.list_names(&slashed(folder.trim_start_matches('/'))).try_next().await?.is_some())
+                match store.list_names(&slashed(folder.trim_start_matches('/'))).try_next().await {
+                    Ok(first) => Ok(first.is_some()),
+                    // Who may list what the glob begins with may not be allowed to list this.
+                    Err(error) if error.kind == StorageErrorKind::PermissionDenied => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
             };
             if is_folder(path).await? {
                 return Ok(listing(slashed(path)));

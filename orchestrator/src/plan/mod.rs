@@ -9,6 +9,7 @@ mod encoding;
 mod fetch;
 mod files;
 mod groups;
+mod json_array;
 mod objects;
 mod partitions;
 mod path_columns;
@@ -18,6 +19,7 @@ pub mod schedule;
 mod shuffled;
 pub mod stored_descriptors;
 mod tables;
+mod unpacked;
 mod unread_types;
 
 use std::ops::ControlFlow;

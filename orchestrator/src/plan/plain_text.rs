@@ -1,16 +1,28 @@
 //! Plain text of a tabular file, which is UTF-8: itself, or its decompressed or decoded copy in the scratch folder.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Cursor, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
+use prs_common::dataset::input::Compression;
 use prs_common::dataset::mltable::Encoding;
 use prs_common::file_version::SeenFile;
 use prs_common::storage::DiskError;
+use zip::ZipArchive;
 
 use super::PlanError;
 use super::encoding::Utf8Reader;
+use super::json_array::ArrayLines;
+use super::unpacked::{BEGIN, Packing, only_member};
+
+/// How Parquet begins, and ends.
+const PARQUET: &[u8; 4] = b"PAR1";
+const IS_PARQUET: &str = "it is Parquet: give format: parquet, or leave format out";
+/// So many bytes tell lines of JSON from one array.
+const JSON_BEGIN: usize = 1_024;
+const INDENTED: &str =
+    "it is one JSON object over several lines: write an object a line, or one array of objects";
 
 /// A file that can be read at any offset.
 #[derive(Debug)]
@@ -43,14 +55,35 @@ pub(super) enum PlainTextError {
     Scratch(PlanError),
 }
 
-/// Opens `origin`; a compressed file, or one of another encoding, is decompressed and decoded into `scratch`, until `stop`. One that changes meanwhile is an error: a
-/// copy holds what the file held at one moment.
+/// How the bytes of a file become plain text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reading {
+    /// How its text is encoded. A byte order mark of UTF-16 or UTF-32 says so itself where this is UTF-8.
+    pub(super) encoding: Encoding,
+    /// How it is compressed.
+    pub(super) compression: Compression,
+    /// Whether one JSON array stands for its elements, an element a line.
+    pub(super) takes_array: bool,
+    /// Whether what begins as Parquet does is Parquet, for nothing says what it is.
+    pub(super) finds_parquet: bool,
+}
+
+/// What a file is.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Text(PlainText),
+    /// Parquet, by its first bytes.
+    Parquet,
+}
+
+/// Opens `origin`; a compressed file, one of another encoding, and one JSON array is copied into `scratch` as plain text, until
+/// `stop`. One that changes meanwhile is an error: a copy holds what the file held at one moment.
 pub(super) fn open(
     origin: &Path,
-    encoding: Encoding,
+    reading: Reading,
     scratch: &Scratch<'_>,
     stop: &dyn Fn() -> bool,
-) -> Result<PlainText, PlainTextError> {
+) -> Result<Opened, PlainTextError> {
     let mut file = File::open(origin).map_err(PlainTextError::Input)?;
     let meta = file.metadata().map_err(PlainTextError::Input)?;
     if meta.is_dir() {
@@ -58,20 +91,48 @@ pub(super) fn open(
     }
     let before = SeenFile::of(&meta);
     let version = before.version.to_string();
-    let mut begin = Vec::with_capacity(4);
-    Read::by_ref(&mut file).take(4).read_to_end(&mut begin).map_err(PlainTextError::Input)?;
-    let decompressed = decoder(begin.clone(), &file).map_err(PlainTextError::Input)?;
-    let is_compressed = decompressed.is_some();
-    let mut decoder = match decompressed {
-        None if encoding.is_utf8() => {
-            return Ok(PlainText { path: origin.to_owned(), name: origin.to_owned(), version, broken: None });
+    let begin = first_bytes(&mut file, BEGIN).map_err(PlainTextError::Input)?;
+    let mut end = [0; PARQUET.len()];
+    let ends_at = before.version.size.saturating_sub(PARQUET.len() as u64);
+    if begin.starts_with(PARQUET) && file.read_exact_at(&mut end, ends_at).is_ok() && end == *PARQUET {
+        return if reading.finds_parquet { Ok(Opened::Parquet) } else { Err(refused(IS_PARQUET)) };
+    }
+    let packing = Packing::as_asked(reading.compression, &begin).map_err(|reason| refused(&reason))?;
+    let mut archive = match packing {
+        Some(Packing::Zip) => {
+            Some(ZipArchive::new(&file).map_err(|error| PlainTextError::Input(error.into()))?)
         }
-        Some(decoder) if encoding.is_utf8() => decoder,
-        Some(decoder) => Box::new(Utf8Reader::new(decoder, encoding)),
-        None => Box::new(Utf8Reader::new(io::Cursor::new(begin).chain(&file), encoding)),
+        _ => None,
     };
+    let unpacked: Box<dyn Read + '_> = match (&mut archive, packing) {
+        (Some(archive), _) => Box::new(only_member(archive).map_err(PlainTextError::Input)?),
+        (None, Some(packing)) => packing.reader(begin, &file).map_err(PlainTextError::Input)?,
+        (None, None) => Box::new(Cursor::new(begin).chain(&file)),
+    };
+    let (text, encoding) = with_mark(unpacked, reading.encoding);
+    let text: Box<dyn Read + '_> =
+        if encoding.is_utf8() { Box::new(text) } else { Box::new(Utf8Reader::new(text, encoding)) };
+    let (text, is_array) = if reading.takes_array {
+        let (begin, text) = peek(text, JSON_BEGIN);
+        let shape = Shape::of(&begin);
+        if shape == Shape::Indented {
+            return Err(refused(INDENTED));
+        }
+        (text, shape == Shape::Array)
+    } else {
+        (text, false)
+    };
+    if packing.is_none() && encoding.is_utf8() && !is_array {
+        return Ok(Opened::Text(PlainText {
+            path: origin.to_owned(),
+            name: origin.to_owned(),
+            version,
+            broken: None,
+        }));
+    }
+    let mut text: Box<dyn Read + '_> = if is_array { Box::new(ArrayLines::new(text)) } else { text };
     let path = scratch.work.join(&scratch.name);
-    let broken = decompress(&mut *decoder, is_compressed, &path, stop).map_err(|source| {
+    let broken = decompress(&mut *text, packing.is_some(), &path, stop).map_err(|source| {
         PlainTextError::Scratch(PlanError::Scratch(DiskError { path: path.clone(), source }))
     })?;
     let after = file.metadata().map_err(PlainTextError::Input)?;
@@ -79,23 +140,74 @@ pub(super) fn open(
         let told = format!("it changed while it was decompressed: {change}");
         return Err(PlainTextError::Input(io::Error::other(told)));
     }
-    Ok(PlainText { path, name: scratch.name.clone().into(), version, broken })
+    Ok(Opened::Text(PlainText { path, name: scratch.name.clone().into(), version, broken }))
 }
 
-/// What decompresses `file`, of which `begin` was read; nothing where that is not how a compressed file begins. All members
-/// of a gzip file and all frames of a Zstandard one count; a frame that asks for a window of more than 128 MiB is damage.
-fn decoder<'a>(begin: Vec<u8>, file: &'a File) -> io::Result<Option<Box<dyn Read + 'a>>> {
-    let is_gzip = begin.starts_with(&[0x1f, 0x8b]);
-    // A frame, or one with data of the compressor's own, to be skipped.
-    let is_zstd = matches!(begin[..], [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
-    let whole = io::Cursor::new(begin).chain(file);
-    Ok(if is_gzip {
-        Some(Box::new(MultiGzDecoder::new(whole)))
-    } else if is_zstd {
-        Some(Box::new(zstd::Decoder::new(whole)?))
-    } else {
-        None
-    })
+fn refused(reason: &str) -> PlainTextError {
+    PlainTextError::Input(io::Error::new(io::ErrorKind::InvalidData, reason))
+}
+
+/// Up to `count` bytes of what `reader` has left.
+fn first_bytes(reader: &mut dyn Read, count: usize) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::with_capacity(count);
+    reader.take(count as u64).read_to_end(&mut begin)?;
+    Ok(begin)
+}
+
+/// The first bytes of `reader`, up to `count`, and what reads all of it. An error behind them comes when they were read.
+fn peek<'a>(mut reader: Box<dyn Read + 'a>, count: usize) -> (Vec<u8>, Box<dyn Read + 'a>) {
+    let mut begin = Vec::with_capacity(count);
+    let failed = Read::by_ref(&mut reader).take(count as u64).read_to_end(&mut begin).err();
+    let whole = Cursor::new(begin.clone()).chain(Failed(failed)).chain(reader);
+    (begin, Box::new(whole))
+}
+
+/// Fails once where there is an error.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// The text, and its encoding: what a byte order mark says, where `encoding` is the one that is taken without a word.
+fn with_mark(text: Box<dyn Read + '_>, encoding: Encoding) -> (Box<dyn Read + '_>, Encoding) {
+    if encoding != Encoding::Utf8 {
+        return (text, encoding);
+    }
+    let (begin, text) = peek(text, 4);
+    let found = match begin[..] {
+        [0xff, 0xfe, 0, 0] | [0, 0, 0xfe, 0xff] => Encoding::Utf32,
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Encoding::Utf16,
+        _ => encoding,
+    };
+    (text, found)
+}
+
+/// What a text of JSON begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Lines,
+    /// One array.
+    Array,
+    /// An object that its first line does not hold.
+    Indented,
+}
+
+impl Shape {
+    fn of(begin: &[u8]) -> Self {
+        let text = begin.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begin).trim_ascii_start();
+        match text {
+            [b'[', ..] => Self::Array,
+            [b'{', rest @ ..] => {
+                let line = rest.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or(rest);
+                let is_line = line.len() < rest.len();
+                if is_line && line.trim_ascii().is_empty() { Self::Indented } else { Self::Lines }
+            }
+            _ => Self::Lines,
+        }
+    }
 }
 
 /// Copies until the end or the first damage; an error is one of the scratch folder.
@@ -140,6 +252,17 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    fn text(
+        origin: &Path,
+        scratch: &Scratch<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<PlainText, PlainTextError> {
+        match open(origin, Reading { takes_array: true, ..Reading::default() }, scratch, stop)? {
+            Opened::Text(text) => Ok(text),
+            Opened::Parquet => panic!("it is Parquet"),
+        }
+    }
+
     #[test]
     fn parts_are_joined_and_damage_is_located() {
         let zstd = |text: &[u8]| zstd::encode_all(text, 1).unwrap();
@@ -154,7 +277,7 @@ mod tests {
             let scratch = Scratch { work: folder.path(), name: "scratch/a".to_owned() };
             let bytes = [first, second].concat();
             std::fs::write(&origin, &bytes).unwrap();
-            let plain = open(&origin, Encoding::Utf8, &scratch, &|| false).unwrap();
+            let plain = text(&origin, &scratch, &|| false).unwrap();
             assert!(plain.broken.is_none(), "{plain:?}");
             assert_eq!(plain.name, Path::new("scratch/a"));
             assert_eq!(std::fs::read(&plain.path).unwrap(), b"a,b\n1,2\n3,4\n");
@@ -163,12 +286,104 @@ mod tests {
                 [(bytes[..bytes.len() - 9].to_vec(), 8), ([&bytes[..], b"xyz"].concat(), 12)]
             {
                 std::fs::write(&origin, damaged).unwrap();
-                let plain = open(&origin, Encoding::Utf8, &scratch, &|| false).unwrap();
+                let plain = text(&origin, &scratch, &|| false).unwrap();
                 let (offset, reason) = plain.broken.unwrap();
                 assert!(offset >= whole, "what is before the damage is there: {offset}");
                 assert!(reason.starts_with("the compressed data is damaged"), "{reason}");
             }
         }
+    }
+
+    fn packed(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed").join(name)
+    }
+
+    fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in files {
+            zip.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(content).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn what_is_packed_or_encoded_is_known_by_its_first_bytes() {
+        let (csv, rows) = ("a,b\n1,\u{e4}\n", "{\"a\": 1}\n{\"a\": 2}\n");
+        let bzip2 = |text: &[u8]| {
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let utf16: Vec<u8> = csv.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let utf16 = [&[0xfe, 0xff], &*utf16].concat();
+        let utf32: Vec<u8> = csv.chars().flat_map(|one| (one as u32).to_le_bytes()).collect();
+        let array = b"\xef\xbb\xbf [{\"a\": 1},{\"a\": 2}]".to_vec();
+        let marked = [b"\xef\xbb\xbf", csv.as_bytes()].concat();
+        let folder = tempfile::tempdir().unwrap();
+        let origin = folder.path().join("file");
+        let scratch = Scratch { work: folder.path(), name: "scratch/a".to_owned() };
+        for (bytes, expected) in [
+            ([gzip(csv.as_bytes()), vec![0; 700_000]].concat(), csv),
+            ([bzip2(b"a,b\n"), bzip2("1,\u{e4}\n".as_bytes())].concat(), csv),
+            (bzip2(b""), ""),
+            (std::fs::read(packed("rows.csv.xz")).unwrap(), csv),
+            (zip_of(&[("__MACOSX/._a.csv", b"x"), ("in/a.csv", csv.as_bytes())]), csv),
+            (utf16.clone(), csv),
+            (gzip(&utf16), csv),
+            ([&[0xff, 0xfe, 0, 0], &*utf32].concat(), csv),
+            (array.clone(), rows),
+            (gzip(&array), rows),
+            (zip_of(&[("a.json", &array)]), rows),
+            (marked.clone(), std::str::from_utf8(&marked).unwrap()),
+            (b"BZh9,b\n1,2\n".to_vec(), "BZh9,b\n1,2\n"),
+            (b"PAR1,b\n1,2\n".to_vec(), "PAR1,b\n1,2\n"),
+        ] {
+            std::fs::write(&origin, &bytes).unwrap();
+            let plain = text(&origin, &scratch, &|| false).unwrap();
+            assert!(plain.broken.is_none(), "{plain:?}");
+            assert_eq!(std::fs::read_to_string(&plain.path).unwrap(), expected);
+        }
+        // What is behind the zeros may be a file that something else wrote.
+        std::fs::write(&origin, [gzip(b"a\n"), vec![0; 3], b"x".to_vec()].concat()).unwrap();
+        let (offset, reason) = text(&origin, &scratch, &|| false).unwrap().broken.unwrap();
+        assert!(offset == 2 && reason.ends_with("there is data behind zeros"), "{reason}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = folder.path().join("file");
+        let scratch = Scratch { work: folder.path(), name: "scratch/a".to_owned() };
+        let object = b"{\r\n \"a\": 1\n}".to_vec();
+        for (bytes, says) in [
+            (zip_of(&[("a.csv", b"a\n"), ("b.csv", b"a\n")]), "the zip file has 2 files: unpack it"),
+            (zip_of(&[]), "the zip file has 0 files"),
+            (object.clone(), "it is one JSON object over several lines: write an object a line"),
+            (gzip(&object), "it is one JSON object over several lines"),
+            (b"PAR1....PAR1".to_vec(), "it is Parquet: give format: parquet"),
+        ] {
+            std::fs::write(&origin, bytes).unwrap();
+            let Err(PlainTextError::Input(error)) = text(&origin, &scratch, &|| false) else {
+                panic!("{says}")
+            };
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        // As the job file says, whatever the first bytes do.
+        std::fs::write(&origin, gzip(b"a\n")).unwrap();
+        let as_said =
+            |compression| open(&origin, Reading { compression, ..Reading::default() }, &scratch, &|| false);
+        let Ok(Opened::Text(plain)) = as_said(Compression::None) else { panic!("it is text") };
+        assert_eq!(plain.path, origin);
+        assert!(as_said(Compression::Gzip).is_ok());
+        let Err(PlainTextError::Input(error)) = as_said(Compression::Xz) else { panic!("it is no xz") };
+        assert_eq!(error.to_string(), "it is not compressed by xz, as compression says: it looks like gzip");
+        std::fs::write(&origin, b"PAR1....PAR1").unwrap();
+        let reading = Reading { finds_parquet: true, ..Reading::default() };
+        assert!(matches!(open(&origin, reading, &scratch, &|| false), Ok(Opened::Parquet)));
+        // Without the end of Parquet it is what it is called.
+        std::fs::write(&origin, b"PAR1,b\n1,2\n").unwrap();
+        assert!(matches!(open(&origin, reading, &scratch, &|| false), Ok(Opened::Text(_))));
     }
 
     #[test]
@@ -183,7 +398,7 @@ mod tests {
             file.write_all(b"x").unwrap();
             false
         };
-        let error = open(&origin, Encoding::Utf8, &scratch, &grow).unwrap_err();
+        let error = text(&origin, &scratch, &grow).unwrap_err();
         let PlainTextError::Input(error) = error else { panic!("{error:?}") };
         assert!(error.to_string().starts_with("it changed while it was decompressed: it had "), "{error}");
     }
@@ -194,9 +409,9 @@ mod tests {
         let origin = folder.path().join("a.csv");
         std::fs::write(&origin, b"x").unwrap();
         let scratch = Scratch { work: folder.path(), name: "s".to_owned() };
-        assert_eq!(open(&origin, Encoding::Utf8, &scratch, &|| false).unwrap().path, origin);
+        assert_eq!(text(&origin, &scratch, &|| false).unwrap().path, origin);
         assert!(matches!(
-            open(folder.path(), Encoding::Utf8, &scratch, &|| false),
+            open(folder.path(), Reading::default(), &scratch, &|| false),
             Err(PlainTextError::Input(_))
         ));
     }

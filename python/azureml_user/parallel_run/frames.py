@@ -233,7 +233,8 @@ def _record(line: bytes, first_byte: int) -> dict[str, Any] | str:
         text = line.decode()
         record = _decode(text)
     except UnicodeDecodeError as error:
-        return f"bad UTF-8 at byte {first_byte + error.start}"
+        at = first_byte + error.start
+        return f"bad UTF-8 at byte {at}: where the text has another encoding, give it (encoding: latin1)"
     except json.JSONDecodeError as error:
         place = first_byte + len(text[: error.pos].encode())
         return f"the line at byte {first_byte} is not JSON: {error.msg} at byte {place}"

@@ -36,7 +36,7 @@ pub enum ReadError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The text is not UTF-8.
-    #[error("bad UTF-8 at byte {offset}")]
+    #[error("bad UTF-8 at byte {offset}: where the text has another encoding, give it (encoding: latin1)")]
     NotUtf8 {
         /// Offset of the first bad byte.
         offset: u64,

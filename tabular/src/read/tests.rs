@@ -105,7 +105,10 @@ fn what_is_wrong_with_a_text_is_told_with_its_place() {
         |bytes: &[u8]| read(bytes, &Dialect::default(), &schema(&[Utf8, Int64])).unwrap_err().to_string();
     assert_eq!(error(b"a,1\nb\n"), "ragged row: record 1 at byte 4 has 1 fields where 2 are expected");
     assert_eq!(error(b"a,1\nb,2,3\n"), "ragged row: record 1 at byte 4 has 3 fields where 2 are expected");
-    assert_eq!(error(b"a,1\nb\xff,2\n"), "bad UTF-8 at byte 5");
+    assert_eq!(
+        error(b"a,1\nb\xff,2\n"),
+        "bad UTF-8 at byte 5: where the text has another encoding, give it (encoding: latin1)"
+    );
     assert_eq!(error(b"a,1\n\"b,2\n"), "the quote opened at byte 4 is never closed");
 }
 

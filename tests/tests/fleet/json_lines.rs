@@ -51,7 +51,7 @@ fn lines(ids: std::ops::Range<u64>, end: &str) -> String {
     text
 }
 
-/// Three files, one plain and two compressed; [`EXPECTED`] reads the plain text of all below `plain`.
+/// Three files, one plain, two compressed, of which one is an array; [`EXPECTED`] reads the plain text of all below `plain`.
 fn job() -> Job {
     let job = Job::new(SCORES)
         .with("inputs", json!([{ "type": "tabular", "path": "data" }]))
@@ -64,9 +64,12 @@ fn job() -> Job {
     job.data("a.jsonl", text);
     let text = lines(200..400, "\n");
     plain("b", &text);
+    // One array, in another encoding, and compressed in a block that is filled up with zeros.
+    let array = format!("\u{feff}[\n{}\n]\n", text.trim_end().replace('\n', ",\n"));
+    let array: Vec<u8> = array.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(text.as_bytes()).unwrap();
-    job.data("b.json.gz", gzip.finish().unwrap());
+    gzip.write_all(&array).unwrap();
+    job.data("b.json.gz", [gzip.finish().unwrap(), vec![0; 512]].concat());
     let (first, second) = (lines(400..500, "\n"), lines(500..600, "\n"));
     plain("c", &(first.clone() + second.trim_end()));
     let frames = [&first, second.trim_end()].map(|text| zstd::encode_all(text.as_bytes(), 1).unwrap());
@@ -110,7 +113,7 @@ fn bad_lines_fail_their_mini_batches_and_nothing_else() {
     job.data("b.jsonl", [&numbers(20).into_bytes()[..], b"{\"id\":\"\xff\"}\n"].concat());
     let whole = zstd::encode_all(numbers(20_000).as_bytes(), 1).unwrap();
     job.data("c.jsonl.zst", &whole[..whole.len() / 2]);
-    job.data("d.json", "[\n  {\"id\": 1}\n]\n");
+    job.data("d.json", "{\n  \"id\": 1\n}\n");
     job.data("e.csv", "id\n7\n");
     let mut job = job;
     job.set("inputs", json!([{ "type": "tabular", "path": "data" }]));
@@ -126,7 +129,9 @@ fn bad_lines_fail_their_mini_batches_and_nothing_else() {
     message("data/b.jsonl: bad UTF-8 at byte 227");
     message("data/c.jsonl.zst");
     message("the compressed data is damaged");
-    message("data/d.json: the line at byte 0 is not JSON");
+    message(
+        "data/d.json, byte 0: it is one JSON object over several lines: write an object a line, or one array of objects",
+    );
     let rows = job.run().rows();
     assert_eq!(rows[..10], ["100", "101", "102", "103", "104", "105", "106", "107", "108", "109"]);
     assert_eq!(rows.last().unwrap(), "7");

@@ -199,6 +199,12 @@ pub enum Encoding {
 }
 
 impl Encoding {
+    /// Whether it is the one that nobody need name.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Whether text is UTF-8 as it stands.
     pub fn is_utf8(self) -> bool {
         matches!(self, Self::Utf8 | Self::Ascii)

@@ -56,6 +56,15 @@ fn tabular_options() {
         ("delimiter: ';'", json!({"delimiter": 59, "has_header": true, "dtype": [], "infer": "full"})),
         (r#"delimiter: "\t""#, json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "full"})),
         (r"delimiter: '\t'", json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "full"})),
+        (
+            "encoding: latin1",
+            json!({"delimiter": 44, "has_header": true, "encoding": "latin1", "dtype": [], "infer": "full"}),
+        ),
+        (
+            "compression: bz2",
+            json!({"delimiter": 44, "has_header": true, "compression": "bz2", "dtype": [], "infer": "full"}),
+        ),
+        ("encoding: utf8", json!({"delimiter": 44, "has_header": true, "dtype": [], "infer": "full"})),
         ("delimiter: 1", json!({"delimiter": 49, "has_header": true, "dtype": [], "infer": "full"})),
         (
             "header: false, infer: sampled",
@@ -107,6 +116,12 @@ fn refused_inputs() {
     let expected = "a list of mappings with type and path, such as `- {type: file, path: data}`";
     for (inputs, problem) in [
         ("[]", format!("inputs: there is no input: give {expected}")),
+        ("[{type: tabular, path: rows.parquet, format: parquet, encoding: utf16}]", "inputs[0].encoding: only text has it: remove it".to_owned()),
+        ("[{type: file, path: data, encoding: utf16}]", "inputs[0].encoding: only a tabular input has it: remove it, or give type: tabular".to_owned()),
+        ("[{type: tabular, path: data, encoding: cp437}]", "inputs[0].encoding: \"cp437\" is not one of utf8, latin1, windows1252, utf16, utf32".to_owned()),
+        ("[{type: file, path: data, ignore: ['a[']}]", "inputs[0].ignore[0]: a[ is not a valid glob: unclosed character class; missing ']'".to_owned()),
+        ("[{type: file, path: data, ignore: ['/']}]", "inputs[0].ignore[0]: it is empty: give a glob, such as \"*.tmp\"".to_owned()),
+        ("[{type: file, list: rows.parquet, ignore: [a]}]", "inputs[0].ignore: a list names each file: remove it, or give path".to_owned()),
         ("data", format!("inputs: \"data\" where a list is expected: give {expected}")),
         ("{a: {type: file}}", format!("inputs: a mapping where a list is expected: give {expected}")),
         ("[data]", format!("inputs[0]: \"data\" is not an input: give {expected}")),

@@ -33,7 +33,7 @@ use super::counted::Counted;
 use super::fetch::{Fetched, Fetcher, NO_OBJECT, WantedPart};
 use super::partitions::{self, Keys, LocalFile};
 use super::path_columns::{self, PathName};
-use super::plain_text::{self, PlainText, PlainTextError, Scratch};
+use super::plain_text::{self, Opened, PlainText, PlainTextError, Reading, Scratch};
 use super::{PlanContext, PlanError, Sink, plain_copy};
 use crate::inputs::delta::VACUUMED;
 use crate::inputs::manifest::{File, ManifestReader, ObjectReader, Source};
@@ -236,26 +236,30 @@ impl Planner<'_, '_> {
         let origin = path.to_string_lossy();
         let name = Name { origin: &origin, at: name_at as u32, columns };
         let below = origin.get(name_at..).unwrap_or(&origin);
-        if self.options.format_of(&origin) == TableFormat::Parquet {
-            match parquet::read_end(path) {
-                Ok((end, version)) => {
-                    self.note_listed(below, Some(&version));
-                    self.row_groups(
-                        name,
-                        &end,
-                        Home { store: StoreRef::Local, key: &origin, version: &version },
-                    );
+        let is_parquet = self.options.format_of(&origin) == TableFormat::Parquet;
+        let opened = if is_parquet { Some(Opened::Parquet) } else { self.open(path, &origin, number)? };
+        let text = match opened {
+            Some(Opened::Text(text)) => text,
+            Some(Opened::Parquet) => {
+                match parquet::read_end(path) {
+                    Ok((end, version)) => {
+                        self.note_listed(below, Some(&version));
+                        let home = Home { store: StoreRef::Local, key: &origin, version: &version };
+                        self.row_groups(name, &end, home);
+                    }
+                    Err(error) => {
+                        self.note_listed(below, None);
+                        self.unreadable(&origin, 0, &error.to_string());
+                    }
                 }
-                Err(error) => {
-                    self.note_listed(below, None);
-                    self.unreadable(&origin, 0, &error.to_string());
-                }
+                return Ok(());
             }
-            return Ok(());
-        }
-        let text = self.open(path, &origin, number)?;
-        self.note_listed(below, text.as_ref().map(|text| &*text.version));
-        let Some(text) = text else { return Ok(()) };
+            None => {
+                self.note_listed(below, None);
+                return Ok(());
+            }
+        };
+        self.note_listed(below, Some(&*text.version));
         let version = text.version.clone();
         if self.context.is_shared && text.path != path {
             // A file of the user may change from one plan to the next.
@@ -390,22 +394,35 @@ impl Planner<'_, '_> {
             }
             Fetched::Copy(copy, version) => (copy, version),
         };
-        let Some(text) = self.open(&copy, &origin, number)? else { return Ok(()) };
-        if text.path == copy {
-            self.text(name, text, Home { store: described.store, key: &key, version: &version });
-        } else {
-            self.copy(name, text, &layout::plain_copy(self.position, number), &version)?;
+        let home = Home { store: described.store, key: &key, version: &version };
+        match self.open(&copy, &origin, number)? {
+            Some(Opened::Text(text)) if text.path == copy => self.text(name, text, home),
+            Some(Opened::Text(text)) => {
+                self.copy(name, text, &layout::plain_copy(self.position, number), &version)?;
+            }
+            Some(Opened::Parquet) => match parquet::read_end(&copy) {
+                Ok((end, _)) => self.row_groups(name, &end, home),
+                Err(error) => self.unreadable(&origin, 0, &error.to_string()),
+            },
+            None => {}
         }
         let _ = std::fs::remove_file(copy);
         Ok(())
     }
 
     /// The plain text of `path`; a file that cannot be read becomes a mini-batch that fails.
-    fn open(&mut self, path: &Path, origin: &str, number: u64) -> Result<Option<PlainText>, PlanError> {
+    fn open(&mut self, path: &Path, origin: &str, number: u64) -> Result<Option<Opened>, PlanError> {
         let scratch = Scratch { work: self.context.work, name: layout::plain_copy(self.position, number) };
-        let encoding = self.input.mltable.as_ref().map(|table| table.encoding).unwrap_or_default();
-        match plain_text::open(path, encoding, &scratch, self.taker.sink.stop) {
-            Ok(text) => Ok(Some(text)),
+        let table = self.input.mltable.as_ref();
+        let drops_invalid = table.is_some_and(|table| table.drops_invalid);
+        let reading = Reading {
+            encoding: table.map_or(self.options.encoding, |table| table.encoding),
+            compression: self.options.compression,
+            takes_array: self.options.format_of(origin) == TableFormat::JsonLines && !drops_invalid,
+            finds_parquet: self.options.format.is_none(),
+        };
+        match plain_text::open(path, reading, &scratch, self.taker.sink.stop) {
+            Ok(opened) => Ok(Some(opened)),
             Err(PlainTextError::Input(error)) => {
                 self.unreadable(origin, 0, &error.to_string());
                 Ok(None)

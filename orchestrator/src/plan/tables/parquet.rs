@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
+use prs_common::dataset::input::below_compression;
 use prs_common::file_version::SeenFile;
 use prs_common::job::TabularOptions;
 use prs_common::message_pack;
@@ -69,7 +70,7 @@ pub(super) fn plan(
 ) -> Result<(), (u64, String)> {
     let place = locate(&end.bytes, end.size).map_err(|error| {
         let name = slices.name.origin.to_ascii_lowercase();
-        let compressed = [".gz", ".zst"].iter().any(|suffix| name.ends_with(suffix));
+        let compressed = below_compression(&name).len() < name.len();
         let remedy = if compressed { "; if it is compressed as a whole, decompress it first" } else { "" };
         (end.size.saturating_sub(TAIL), format!("{error}{remedy}"))
     })?;

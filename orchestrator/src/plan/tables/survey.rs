@@ -20,7 +20,7 @@ use super::delimited;
 use super::headers::names_of;
 use crate::plan::fetch::{Fetched, Fetcher, WantedPart};
 use crate::plan::path_columns::PathName;
-use crate::plan::plain_text::{self, PlainTextError, Scratch};
+use crate::plan::plain_text::{self, Opened, PlainTextError, Reading, Scratch};
 use crate::plan::{PlanContext, PlanError, Sink, manifest};
 
 /// Local files that are listed at a time.
@@ -134,9 +134,10 @@ impl Survey<'_> {
             return Ok(());
         }
         let scratch = Scratch { work: self.context.work, name: layout::plain_copy(self.position, 0) };
-        let text = match plain_text::open(path, self.table.encoding, &scratch, sink.stop) {
-            Ok(text) => text,
-            Err(PlainTextError::Input(_)) => return Ok(()),
+        let reading = Reading { encoding: self.table.encoding, ..Reading::default() };
+        let text = match plain_text::open(path, reading, &scratch, sink.stop) {
+            Ok(Opened::Text(text)) => text,
+            Ok(Opened::Parquet) | Err(PlainTextError::Input(_)) => return Ok(()),
             Err(PlainTextError::Scratch(error)) => return Err(error),
         };
         for name in names_of(&text.path, self.dialect).unwrap_or_default() {
