@@ -19,6 +19,23 @@ const WINDOWS_1252: [char; 32] = [
     '\u{203a}', '\u{153}', '\u{9d}', '\u{17e}', '\u{178}',
 ];
 
+/// What is wrong with a text that could be read: no damage of what it came in.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BadText(String);
+
+impl BadText {
+    /// An error of a reader.
+    pub(super) fn error(message: impl Into<String>) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, Self(message.into()))
+    }
+
+    /// Whether `error` is such a one.
+    pub(super) fn is(error: &io::Error) -> bool {
+        error.get_ref().and_then(|cause| cause.downcast_ref::<Self>()).is_some()
+    }
+}
+
 /// UTF-8 of what `inner` has.
 pub(super) struct Utf8Reader<R> {
     inner: R,
@@ -122,7 +139,7 @@ impl<R: Read> Utf8Reader<R> {
     fn refuse(&self, taken: usize) -> io::Error {
         let name = if self.encoding == Encoding::Utf16 { "UTF-16" } else { "UTF-32" };
         let offset = self.offset + taken as u64;
-        io::Error::new(io::ErrorKind::InvalidData, format!("bad {name} at byte {offset} of the file"))
+        BadText::error(format!("bad {name} at byte {offset} of the text"))
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::io::{self, Read};
 
+use super::encoding::BadText;
+
 /// How much is read at a time, bytes.
 const BLOCK: usize = 64 << 10;
 /// The largest array that is read, bytes of its text: programs that write more write lines.
@@ -85,7 +87,9 @@ impl<R: Read> ArrayLines<R> {
     fn take(&mut self, byte: u8) -> io::Result<()> {
         self.offset += 1;
         if self.offset > LARGEST {
-            return Err(refused("the array has more than 256 MiB: write an object a line, or several files"));
+            return Err(BadText::error(
+                "the array has more than 256 MiB: write an object a line, or several files",
+            ));
         }
         if self.in_text {
             return self.take_of_text(byte);
@@ -120,7 +124,10 @@ impl<R: Read> ArrayLines<R> {
 
     fn take_of_text(&mut self, byte: u8) -> io::Result<()> {
         if matches!(byte, b'\n' | b'\r') {
-            return Err(refused(&format!("bad JSON: a text has a line end at byte {}", self.offset - 1)));
+            return Err(BadText::error(format!(
+                "bad JSON: a text has a line end at byte {}",
+                self.offset - 1
+            )));
         }
         self.lines.push(byte);
         if self.is_escaped {
@@ -134,19 +141,15 @@ impl<R: Read> ArrayLines<R> {
 
     fn misplaced(&self) -> io::Error {
         let what = if self.awaits == Awaits::End { "more follows the array" } else { "it is no array" };
-        refused(&format!("bad JSON: {what} at byte {}", self.offset - 1))
+        BadText::error(format!("bad JSON: {what} at byte {}", self.offset - 1))
     }
 
     fn end(&self) -> io::Result<()> {
         match self.awaits {
             Awaits::End => Ok(()),
-            _ => Err(refused("bad JSON: the array has no end")),
+            _ => Err(BadText::error("bad JSON: the array has no end")),
         }
     }
-}
-
-fn refused(message: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 impl<R: Read> Read for ArrayLines<R> {

@@ -12,7 +12,7 @@ use prs_common::storage::DiskError;
 use zip::ZipArchive;
 
 use super::PlanError;
-use super::encoding::Utf8Reader;
+use super::encoding::{BadText, Utf8Reader};
 use super::json_array::ArrayLines;
 use super::unpacked::{BEGIN, Packing, only_member};
 
@@ -232,7 +232,7 @@ fn decompress(
                 written += count as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if is_compressed => {
+            Err(error) if is_compressed && !BadText::is(&error) => {
                 break Some((written, format!("the compressed data is damaged: {error}")));
             }
             Err(error) => break Some((written, error.to_string())),
@@ -344,6 +344,10 @@ mod tests {
             assert!(plain.broken.is_none(), "{plain:?}");
             assert_eq!(std::fs::read_to_string(&plain.path).unwrap(), expected);
         }
+        // A text that is wrong is no damage of what it came in.
+        std::fs::write(&origin, gzip(b"[{},]")).unwrap();
+        let (_, reason) = text(&origin, &scratch, &|| false).unwrap().broken.unwrap();
+        assert_eq!(reason, "bad JSON: it is no array at byte 4");
         // What is behind the zeros may be a file that something else wrote.
         std::fs::write(&origin, [gzip(b"a\n"), vec![0; 3], b"x".to_vec()].concat()).unwrap();
         let (offset, reason) = text(&origin, &scratch, &|| false).unwrap().broken.unwrap();
