@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import io
 import json
 
 import numpy as np
@@ -275,6 +276,20 @@ def test_random_frames_are_written_as_csv_without_pandas(write):
 def test_a_field_of_csv_with_a_carriage_return_is_quoted(write):
     (outcome,) = write([pd.DataFrame({"a\rb": ["c\rd"]})], output_format=[";", True])
     assert (outcome.header, outcome.rows) == ('"a\rb"\n', b'"c\rd"\n')
+
+
+def test_the_same_beside_a_column_that_pandas_writes(write):
+    texts = ["c\rd", "c\r\nd", 'c"\r\n"', "c\n", "", "c,d", "plain"]
+    frame = pd.DataFrame({"a\rb": texts, "kind": pd.Categorical(["x\r"] * len(texts))})
+    (outcome,) = write([frame], output_format=[",", True])
+    assert outcome.error is None
+    quoted = ['"c\rd"', '"c\r\nd"', '"c""\r\n"""', '"c\n"', "", '"c,d"', "plain"]
+    assert outcome.rows.decode() == "".join(f'{text},"x\r"\n' for text in quoted)
+    assert outcome.header == '"a\rb",kind\n'
+    again = pd.read_csv(
+        io.StringIO(outcome.header + outcome.rows.decode()), lineterminator="\n", keep_default_na=False
+    )
+    assert again.to_dict("list") == {"a\rb": texts, "kind": ["x\r"] * len(texts)}
 
 
 def test_a_frame_without_columns_has_no_header(write):

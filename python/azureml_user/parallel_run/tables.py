@@ -18,6 +18,17 @@ FastOptions = tuple[str, str, bool, float]
 _PADS_YEARS = 3
 _EARLIEST = "1677-09-22"
 _FAST_ARGUMENTS = frozenset(["sep", "na_rep", "header", "index"])
+# Arguments that change where quotes stand.
+_OF_QUOTES = frozenset(["quoting", "quotechar", "doublequote", "escapechar"])
+# Earlier pandas writes the name of the argument in two words.
+_ONE_WORD = (1, 5)
+
+
+def _quotes_returns() -> bool:
+    """Whether this Python quotes a lone carriage return in CSV."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(["a\rb"])
+    return '"' in written.getvalue()
 
 
 class Tables:
@@ -37,7 +48,7 @@ class Tables:
 
     def header(self, table: Any) -> str | None:
         """The header of `table`, with its line end, as pandas writes it; `None` for one without columns."""
-        return table.iloc[:0].to_csv(**self._header) if table.shape[1] else None
+        return self._written(table.iloc[:0], self._header) if table.shape[1] else None
 
     def names(self, table: Any) -> list[str] | None:
         """The names of the columns; `None` when pandas has to make a header of them."""
@@ -47,7 +58,21 @@ class Tables:
 
     def text(self, table: Any) -> str:
         """The rows as pandas writes them."""
-        return table.to_csv(**self._rows)
+        return self._written(table, self._rows)
+
+    def _written(self, table: Any, arguments: dict[str, Any]) -> str:
+        text: str = table.to_csv(**arguments)
+        if not self._is_csv or "\r" not in text or _OF_QUOTES & set(arguments) or _quotes_returns():
+            return text
+        # Python before 3.11.9 quotes a carriage return where lines end with one.
+        import pandas
+
+        version = tuple(int(part) for part in pandas.__version__.split(".")[:2])
+        name = "lineterminator" if version >= _ONE_WORD else "line_terminator"
+        parts: list[str] = table.to_csv(**arguments, **{name: "\r\n"}).split('"')
+        # Every other part is inside of quotes.
+        parts[::2] = [part.replace("\r\n", "\n") for part in parts[::2]]
+        return '"'.join(parts)
 
     def fast_options(self) -> FastOptions | None:
         """How the extension is to write; `None` when it cannot."""
@@ -61,10 +86,8 @@ class Tables:
         except ImportError:
             return None
         self._pyarrow = pyarrow
-        written = io.StringIO()
-        csv.writer(written, lineterminator="\n").writerow(["a\rb"])
         million = numpy.array([1e6], dtype="float32").astype(object).astype(str)[0]
-        return sep, na_rep, self._is_csv or '"' in written.getvalue(), 1e6 if "e" in million else 1e16
+        return sep, na_rep, self._is_csv or _quotes_returns(), 1e6 if "e" in million else 1e16
 
     def columns(self, table: Any) -> list[Any] | None:
         """The columns as Arrow arrays; `None` when one of them is for pandas to write."""
