@@ -81,7 +81,7 @@ impl CodeFiles {
                 Ok(entry) => entry,
                 // Of a link that leads nowhere, or back, the walk tells before it asks what is wanted.
                 Err(error) if is_kept_out(&error, folder, &rules) => continue,
-                Err(error) => return Err(unusable(error.path().unwrap_or(folder), error.to_string())),
+                Err(error) => return Err(unusable(error.path().unwrap_or(folder), why_unusable(&error))),
             };
             let meta = entry.metadata().map_err(|error| unusable(entry.path(), error.to_string()))?;
             if meta.is_dir() {
@@ -123,6 +123,18 @@ impl CodeFiles {
         let mut sizes: Vec<_> = sizes.into_iter().collect();
         sizes.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
         sizes
+    }
+}
+
+/// Why the walk cannot look at something.
+fn why_unusable(error: &walkdir::Error) -> String {
+    let is_absent = error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
+    match error.path().map(fs::read_link) {
+        Some(Ok(target)) if is_absent => {
+            let target = target.display();
+            format!("a broken link, to {target}: remove it, or name it in {OWN_IGNORE_FILE} or .amlignore")
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -269,7 +281,11 @@ mod tests {
         symlink("gone", folder.path().join(".venv")).unwrap();
         symlink("gone", folder.path().join(".gitignore")).unwrap();
         symlink("..", folder.path().join("data/latest")).unwrap();
-        assert!(CodeFiles::find(folder.path()).is_err());
+        let error = CodeFiles::find(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("/.#main.py: a broken link, to gone: remove it, or name it in .prsignore"),
+            "{error}"
+        );
         fs::write(folder.path().join(".prsignore"), ".#*\nlatest/\n").unwrap();
         assert_eq!(names(&CodeFiles::find(folder.path()).unwrap()), ["data/a", "main.py"]);
     }
