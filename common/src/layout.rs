@@ -124,9 +124,9 @@ pub fn listed(incarnation: u32) -> String {
     format!("{NOTES}listed/{incarnation:04}")
 }
 
-/// Key of the note of what this start of the job left out of its inputs, in sentences.
-pub fn left_out(incarnation: u32) -> String {
-    format!("{NOTES}left-out/{incarnation:04}")
+/// Key of the note of what this start of the job found in its inputs that a person should know.
+pub fn plan_notes(incarnation: u32) -> String {
+    format!("{NOTES}plan/{incarnation:04}")
 }
 
 /// Key of the note of a pipeline that the output of a step is at its own place.

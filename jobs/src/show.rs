@@ -237,6 +237,8 @@ fn input(input: &Input) -> Value {
             has_header,
             encoding,
             compression,
+            null_values,
+            add_null_values,
             dtype,
             infer,
             columns,
@@ -248,12 +250,20 @@ fn input(input: &Input) -> Value {
         if mltable.is_none() && format.is_none_or(|format| format == TableFormat::Delimited) {
             keys.insert("delimiter".to_owned(), json!(char::from(*delimiter).to_string()));
             keys.insert("header".to_owned(), json!(has_header));
-            keys.insert("infer".to_owned(), json!(infer));
+            if let Some(texts) = null_values {
+                keys.insert("null_values".to_owned(), json!(texts));
+            }
+            if !add_null_values.is_empty() {
+                keys.insert("add_null_values".to_owned(), json!(add_null_values));
+            }
             if !dtype.is_empty() {
                 let types: BTreeMap<&String, &String> =
                     dtype.iter().map(|(name, kind)| (name, kind)).collect();
                 keys.insert("dtype".to_owned(), json!(types));
             }
+        }
+        if mltable.is_none() && *format != Some(TableFormat::Parquet) {
+            keys.insert("infer".to_owned(), json!(infer));
         }
         if *encoding != Encoding::default() {
             keys.insert("encoding".to_owned(), json!(encoding));

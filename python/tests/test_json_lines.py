@@ -70,12 +70,37 @@ def read(tmp_path_factory):
     path = tmp_path_factory.mktemp("lines") / "t.jsonl"
     slices = module.Slices(Frames(), str(path.parent))
 
-    def read(text, part=None):
+    def read(text, part=None, of_file=None):
         path.write_bytes(text)
-        work = table(path, "JsonLines", part=part)
+        names, kinds = list(of_file or []), list((of_file or {}).values())
+        reader = {"JsonLinesOf": [names, kinds]} if of_file else "JsonLines"
+        work = table(path, reader, part=part)
         return slices.read(msgpack.packb(["Local", 0, 0]) + msgpack.packb(work))
 
     return read
+
+
+def kind(value):
+    """The letter that `Kinds` has for a value."""
+    if isinstance(value, float):
+        return "x" if value != value else "f"
+    if isinstance(value, int) and not isinstance(value, bool):
+        fits = -(2**63) <= value < 2**64
+        return ("g" if value < 0 else "u" if value >= 2**63 else "i") if fits else "B"
+    return {bool: "b", str: "s", type(None): "n"}.get(type(value), "o")
+
+
+def kinds(records):
+    """The kinds of the values of each column, as the planner finds them."""
+    found = {}
+    for record in records:
+        for name, value in record.items():
+            found.setdefault(name, []).append(kind(value))
+    of_column = {name: "".join(dict.fromkeys(letters)) for name, letters in found.items()}
+    return {
+        name: letters + ("a" if len(found[name]) < len(records) else "")
+        for name, letters in of_column.items()
+    }
 
 
 def same(frame, expected):
@@ -90,12 +115,14 @@ def same(frame, expected):
 def test_every_slice_is_what_pandas_makes_of_its_objects(read, lines, data):
     cuts = sorted(data.draw(st.sets(st.integers(1, len(lines) - 1)))) if len(lines) > 1 else []
     text = "".join(lines).encode()
+    records = list(map(json.loads, lines))
+    whole, of_file = pd.DataFrame(records), kinds(records)
     start = 0
     for first, last in zip([0, *cuts], [*cuts, len(lines)]):
         part = lines[first:last]
         end = start + len("".join(part).encode())
-        expected = pd.DataFrame(map(json.loads, part))
-        same(read(text, (start, end)), expected)
+        same(read(text, (start, end)), pd.DataFrame(records[first:last]))
+        same(read(text, (start, end), of_file), whole.iloc[first:last].reset_index(drop=True))
         start = end
 
 
@@ -123,15 +150,15 @@ def test_more_names_than_a_table_can_have_are_refused(read, monkeypatch):
 
     monkeypatch.setattr(frames, "_MOST_CELLS", 1_000)
     rare = "".join(f'{{"a{n}":{n}}}\n' for n in range(300)).encode()
-    told = frames.Frames().frame_of_lines(rare, 0)
+    told = frames.Frames().frame_of_lines(rare, 0, {})
     assert told.startswith("its 300 records have 300 names in all, too many for a table: "), told
-    assert len(frames.Frames().frame_of_lines(b'{"a":1}\n' * 900, 0)) == 900
+    assert len(frames.Frames().frame_of_lines(b'{"a":1}\n' * 900, 0, {})) == 900
 
 
 def test_the_line_that_no_column_can_hold_is_named(read):
     from azureml_user.parallel_run import frames
 
-    told = frames.Frames().frame_of_lines(b'{"k":["\\ud800"]}\n{"a":"\\ud800x"}\n', 100)
+    told = frames.Frames().frame_of_lines(b'{"k":["\\ud800"]}\n{"a":"\\ud800x"}\n', 100, {})
     assert told.startswith("the line at byte 117 cannot be read: "), told
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from harness import PACKAGE, row_groups
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 sys.path.append(str(PACKAGE.parent))
 from azureml_user.parallel_run import parquet
@@ -80,6 +82,77 @@ def test_each_part_has_its_part_of_a_range_as_index(tmp_path, index):
         pd.testing.assert_frame_equal(table.frame(first, stop, None, rows), whole.iloc[start:end])
         chosen = ["half", "id"]
         pd.testing.assert_frame_equal(table.frame(first, stop, chosen, rows), whole[chosen].iloc[start:end])
+
+
+NULLABLE = {
+    "int": [1, None, 3, 2**40],
+    "int8": pd.array([1, None, 3, 4], dtype="Int8"),
+    "flag": [True, None, False, True],
+    "word": ["a", None, "b", ""],
+    "half": [0.5, None, -0.0, 1e300],
+    "list": [[1, 2], None, [], [3]],
+    "kind": pd.Categorical(["x", "y", None, "z"]),
+    "order": pd.Categorical(["x", "y", "z", "x"], ["z", "y", "x"], ordered=True),
+    "number": pd.Categorical([3, 1, 2, 1]),
+    "day": pd.to_datetime(["2026-01-01", None, "2026-01-02", "2026-01-03"]),
+}
+
+
+def whole_numbers(values):
+    """A column as other writers have it: of numbers, some of which are missing."""
+    return pa.array([None if value is None or value != value else int(value) for value in values], pa.int64())
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(st.data())
+def test_every_part_has_the_types_of_the_whole(tmp_path, data):
+    names = data.draw(st.lists(st.sampled_from(sorted(NULLABLE)), min_size=1, unique=True))
+    rows = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=20))
+    frame = pd.DataFrame({name: pd.Series(NULLABLE[name]).iloc[rows].to_numpy() for name in names})
+    for name in names:
+        if isinstance(NULLABLE[name], pd.Categorical):
+            frame[name] = NULLABLE[name].take(rows)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    for name in {"int", "int8"} & set(names):
+        table = table.set_column(table.column_names.index(name), name, whole_numbers(frame[name]))
+    if data.draw(st.booleans()):
+        table = table.replace_schema_metadata(None)
+    path = tmp_path / "t.parquet"
+    size = data.draw(st.integers(1, 7))
+    pq.write_table(table, path, row_group_size=size, write_statistics=data.draw(st.booleans()))
+    whole, opened = pd.read_parquet(path), open_table(path)
+    groups = -(-len(rows) // size)
+    first = data.draw(st.integers(0, groups - 1))
+    stop = data.draw(st.integers(first + 1, groups))
+    parts = [(first, stop, None), (first, first + 1, (0, 1))]
+    for first, stop, of_group in parts:
+        start = first * size
+        end = start + 1 if of_group else min(stop * size, len(rows))
+        expected = whole.iloc[start:end].reset_index(drop=True)
+        found = opened.frame(first, stop, None, of_group)
+        pd.testing.assert_frame_equal(found, expected, check_exact=True)
+        for name in set(names) - {"list"}:
+            assert list(map(type, found[name])) == list(map(type, expected[name])), name
+    if "kind" in names:
+        assert list(found["kind"].cat.categories) == list(whole["kind"].cat.categories)
+
+
+def test_a_copy_of_some_data_has_the_types_that_the_footer_tells(tmp_path):
+    path = tmp_path / "t.parquet"
+    rows = [(1, 1, True, "x"), (None, 2, False, "y"), (3, 3, None, "x")]
+    columns = ["n", "all", "flag", "kind"]
+    kinds = [pa.int64(), pa.int64(), pa.bool_(), pa.dictionary(pa.int32(), pa.string())]
+    schema = pa.schema(list(zip(columns, kinds)))
+    with pq.ParquetWriter(path, schema) as writer:
+        for row in rows:
+            values = {name: pa.array([value], kind) for name, value, kind in zip(columns, row, kinds)}
+            writer.write_table(pa.table(values, schema))
+    footer = parquet.read_footer(path.read_bytes())
+    for is_whole, categories in [(True, ["x", "y"]), (False, ["x"])]:
+        frame = parquet.ParquetTable(str(path), footer, is_whole=is_whole).frame(0, 1, None, None)
+        assert list(map(str, frame.dtypes)) == ["float64", "int64", "object", "category"]
+        assert list(frame["kind"].cat.categories) == categories
+    assert list(pd.read_parquet(path)["kind"].cat.categories) == ["x", "y"]
 
 
 def test_a_group_without_fields_is_a_column_without_values(tmp_path):

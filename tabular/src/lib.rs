@@ -21,7 +21,9 @@ mod dialect;
 mod field;
 mod infer;
 mod json_lines;
+mod null_values;
 pub mod parquet;
+mod pieces;
 mod read;
 mod reader;
 mod records;
@@ -33,8 +35,9 @@ mod write;
 
 pub use dialect::{Dialect, DialectError};
 pub use infer::{InferMode, first_fields};
-pub use json_lines::{Lines, LinesColumn, read_lines};
+pub use json_lines::{Kinds, Lines, LinesColumn, LinesSchema, read_lines};
 pub use json_lines::{LinesPart, split_lines, split_lines_within};
+pub use null_values::NullValues;
 pub use read::{Batch, ReadError, read, read_some};
 pub use reader::TableReader;
 pub use records::Malformed;
@@ -43,4 +46,4 @@ pub use split::{Header, Slice, SplitError, Splitter, record_starts, split_file, 
 pub use write::{WriteError, WriteOptions, Writer, supports};
 
 /// Which rules give columns their types. A result that was made by others is none of a job that runs by these.
-pub const RULES_OF_TYPES: u32 = 2;
+pub const RULES_OF_TYPES: u32 = 3;

@@ -10,9 +10,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Dialect;
 use crate::field::unquote;
 use crate::scan::{marks_of, places};
+use crate::{Dialect, NullValues};
 
 /// What a column holds, as pandas would have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub enum Names {
 }
 
 /// What a text's records look like.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
     /// The columns' names.
     pub names: Names,
@@ -64,7 +64,7 @@ pub struct Schema {
 }
 
 /// What is special about a text, where it is not read as pandas would.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextRules {
     /// An empty field of a column of text is an empty text, and not missing.
     #[serde(rename = "e")]
@@ -72,6 +72,9 @@ pub struct TextRules {
     /// A byte beyond 127 is an error.
     #[serde(rename = "a")]
     pub only_ascii: bool,
+    /// Which texts are missing values.
+    #[serde(rename = "n", default, skip_serializing_if = "NullValues::are_usual")]
+    pub null_values: NullValues,
 }
 
 impl TextRules {
@@ -166,16 +169,23 @@ impl FromStr for ColumnType {
     }
 }
 
-impl fmt::Display for ColumnType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl ColumnType {
+    /// What pandas calls it.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Int64 => "int64",
             Self::UInt64 => "uint64",
             Self::Float64 => "float64",
             Self::Bool => "bool",
             Self::BoolOrMissing => "object",
             Self::Utf8 => "str",
-        })
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -327,9 +337,18 @@ mod tests {
         let json = serde_json::to_string(&schema).unwrap();
         assert_eq!(json, r#"{"names":{"h":["a"]},"types":["m"],"declared":[false]}"#);
         assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
-        let schema = Schema { rules: TextRules { empty_as_text: true, only_ascii: false }, ..schema };
-        let json = serde_json::to_string(&schema).unwrap();
-        assert!(json.ends_with(r#","rules":{"e":true,"a":false}}"#), "{json}");
-        assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
+        let null_values = NullValues::new(Some(&["-".to_owned()]), &[]);
+        for (rules, expected) in [
+            (TextRules { empty_as_text: true, ..TextRules::default() }, r#","rules":{"e":true,"a":false}}"#),
+            (
+                TextRules { null_values, ..TextRules::default() },
+                r#","rules":{"e":false,"a":false,"n":["-"]}}"#,
+            ),
+        ] {
+            let schema = Schema { rules, ..schema.clone() };
+            let json = serde_json::to_string(&schema).unwrap();
+            assert!(json.ends_with(expected), "{json}");
+            assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
+        }
     }
 }

@@ -20,11 +20,8 @@ pub(crate) enum Kind {
     Text,
 }
 
-/// Tells what a field, already without quotes, could be.
+/// Tells what a field, already without quotes, could be that is not missing.
 pub(crate) fn kind(text: &[u8]) -> Kind {
-    if is_missing(text) {
-        return Kind::Missing;
-    }
     match whole_number(text) {
         Some(Whole { negative, magnitude: Some(magnitude) }) => {
             if i64::try_from(magnitude).is_ok() || (negative && magnitude == i64::MIN.unsigned_abs()) {
@@ -250,6 +247,7 @@ pub(crate) fn boolean(text: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NullValues;
     use proptest::prelude::*;
 
     #[test]
@@ -319,7 +317,7 @@ mod tests {
         ];
         for (expected, texts) in table {
             for text in texts {
-                assert_eq!(kind(text.as_bytes()), expected, "{text:?}");
+                assert_eq!(NullValues::default().kind(text.as_bytes()), expected, "{text:?}");
             }
         }
         for text in [
@@ -328,7 +326,7 @@ mod tests {
             "1e 5", "1 e5", "  ", " ", "\u{a0}1", "infin", "infty", "-infty", " NA", "NA ", "none", "na",
             "\u{661}", "i", "-", "- inf", "..", "-.",
         ] {
-            assert_eq!(kind(text.as_bytes()), Kind::Text, "{text:?}");
+            assert_eq!(NullValues::default().kind(text.as_bytes()), Kind::Text, "{text:?}");
         }
     }
 

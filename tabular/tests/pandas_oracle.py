@@ -88,6 +88,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         dtype={
             int(k) if not case["header"] else k: v for k, v in case["dtype"].items()
         },
+        na_values=case["null_values"],
+        keep_default_na=case["null_values"] is None,
     )
     return {
         "names": [str(name) for name in frame.columns],

@@ -194,6 +194,12 @@ pub struct TabularOptions {
     /// How each file is compressed.
     #[serde(default, skip_serializing_if = "Compression::is_default")]
     pub compression: Compression,
+    /// Texts that are missing values in delimited text; those of pandas without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null_values: Option<Vec<String>>,
+    /// Texts that are missing values beside those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_null_values: Vec<String>,
     /// Types given by column name, in the order of the job file.
     pub dtype: Vec<(String, String)>,
     /// How the types of the other columns are found.
@@ -214,6 +220,8 @@ impl Default for TabularOptions {
             has_header: true,
             encoding: Encoding::default(),
             compression: Compression::default(),
+            null_values: None,
+            add_null_values: Vec::new(),
             dtype: Vec::new(),
             infer: Infer::Full,
             columns: None,

@@ -26,9 +26,9 @@ use crate::dataset::step_output::StepOutput;
 const DTYPES: [&str; 9] = ["int64", "int", "uint64", "float64", "float", "bool", "str", "string", "object"];
 
 /// What only a file of delimited text has.
-const OF_DELIMITED_TEXT: [&str; 4] = ["delimiter", "header", "dtype", "infer"];
+const OF_DELIMITED_TEXT: [&str; 5] = ["delimiter", "header", "null_values", "add_null_values", "dtype"];
 /// What both kinds of text have.
-const OF_TEXT: [&str; 2] = ["encoding", "compression"];
+const OF_TEXT: [&str; 3] = ["encoding", "compression", "infer"];
 /// What only a Parquet file has.
 const OF_PARQUET: [&str; 2] = ["columns", "split_row_groups"];
 
@@ -444,6 +444,8 @@ fn tabular(fields: &mut Reader<'_>, source: Option<&InputSource>) -> TabularOpti
             fields.refuse(&setting, "only text has it: remove it");
         }
     }
+    options.null_values = null_values(fields, "null_values");
+    options.add_null_values = null_values(fields, "add_null_values").unwrap_or_default();
     options.infer = fields.value(INPUT.key("infer")).unwrap_or(options.infer);
     for column in fields.text_mapping("dtype").unwrap_or_default() {
         let given = column.value.as_text().unwrap_or_default();
@@ -457,6 +459,12 @@ fn tabular(fields: &mut Reader<'_>, source: Option<&InputSource>) -> TabularOpti
     options.split_row_groups = fields.value(INPUT.key("split_row_groups")).unwrap_or_default();
     options.columns = columns(fields);
     options
+}
+
+/// Texts that are missing values.
+fn null_values(fields: &mut Reader<'_>, key: &str) -> Option<Vec<String>> {
+    let settings = fields.texts(key)?;
+    Some(settings.iter().filter_map(|setting| setting.value.as_text().map(str::to_owned)).collect())
 }
 
 /// How columns are read from the paths of the files. No other key of the input names one of these.

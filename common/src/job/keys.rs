@@ -448,10 +448,20 @@ pub static INPUT: Section = Section {
             .means("text: how it is encoded; a byte order mark of UTF-16 or UTF-32 says so itself"),
         with_default("compression", Takes::Words(&["infer", "none", "gzip", "bz2", "xz", "zip", "zstd"]), "infer")
             .means("text: how each file is compressed; `infer`: as its first bytes say"),
+        optional(
+            "null_values",
+            Takes::Own("a list of texts, such as `[\"\", \"-\"]`; `[]` for none"),
+            "those of `pandas.read_csv`",
+        )
+        .means("delimited text: which texts are missing values")
+        .more("#missing-values"),
+        optional("add_null_values", Takes::Own("a list of texts, such as `[\"-\", \"-999\"]`"), "none")
+            .means("delimited text: which texts are missing values too")
+            .more("#missing-values"),
         optional("dtype", Takes::Own("a mapping of columns to int64, uint64, float64, bool or str"), "found in the data")
             .means("delimited text: types of columns"),
         with_default("infer", Takes::Words(&["full", "sampled"]), "full")
-            .means("delimited text: whether other types are found in all of a file or in a sample of it, which is sooner"),
+            .means("text: whether other types are found in all of a file, or sooner: in a sample, of JSON lines in each mini-batch"),
         optional("columns", Takes::Own("a list of names"), "all of them")
             .means("Parquet: the columns to read, in this order")
             .more("#parquet"),

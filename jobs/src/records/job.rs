@@ -60,6 +60,9 @@ pub struct Job {
     surplus: Option<Surplus>,
     /// What was left out of the inputs by the rules of their listings, in sentences; known once the job has ended.
     left_out: Vec<String>,
+    /// Which columns of the inputs have other types in one file than in another, or in a sample than in all of a file, in sentences;
+    /// known once the job has ended.
+    types_differ: Vec<String>,
     /// How many distinct errors there are; known once the job has ended.
     distinct_errors: u64,
     /// Of these the first five, those that cost most items, without tracebacks. `prs errors` has all of them.
@@ -203,6 +206,7 @@ impl Job {
             tries,
             surplus: findings.surplus,
             left_out: findings.left_out.clone(),
+            types_differ: findings.types_differ.clone(),
             distinct_errors: findings.distinct_errors,
             errors: findings.errors.iter().cloned().map(DistinctError::from).collect(),
             output: (&result.output).into(),

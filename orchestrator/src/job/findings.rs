@@ -29,6 +29,9 @@ pub struct Findings {
     /// What was left out of the inputs by the rules of their listings, in sentences.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// Which columns of the inputs have other types in one file than in another, or in a sample than in all of a file, in sentences.
+    #[serde(default)]
+    pub types_differ: Vec<String>,
     /// How many distinct errors there are.
     #[serde(default)]
     pub distinct_errors: u64,

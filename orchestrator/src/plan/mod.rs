@@ -19,6 +19,7 @@ pub mod schedule;
 mod shuffled;
 pub mod stored_descriptors;
 mod tables;
+mod types_seen;
 mod unpacked;
 mod unread_types;
 
@@ -33,10 +34,12 @@ use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{Input, InputKind, InputSource, JobSpec};
 use prs_common::mini_batch::{MiniBatch, Work, checksum, fingerprint};
 use prs_common::storage::{DiskError, StorageError, TransferError};
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use self::counted::Counts;
 use self::partitions::Keys;
+use self::types_seen::TypesSeen;
 use crate::inputs::manifest::{ManifestError, ManifestReader, ObjectReader};
 use crate::inputs::{InputStores, NoneMatches, UnreadFiles};
 use crate::job::reuse::listing::ListingSum;
@@ -203,8 +206,17 @@ pub struct PlanContext<'a> {
 pub struct PlanEnd {
     /// The sum of the local files that were listed, where a later job can compare its own with it.
     pub listed: Option<String>,
-    /// What of the inputs was left out, by the rules of their listings, in sentences.
+    /// What a person should know of the inputs.
+    pub notes: PlanNotes,
+}
+
+/// What a plan found in its inputs that a person should know, in sentences.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanNotes {
+    /// What was left out, by the rules of their listings.
     pub left_out: Vec<String>,
+    /// Which columns have other types in one file than in another, or in a sample than in all of a file.
+    pub types_differ: Vec<String>,
 }
 
 /// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
@@ -229,8 +241,9 @@ pub fn plan(
         of_input: 0,
         stopped: false,
         left_out: LeftOut::default(),
+        types: TypesSeen::default(),
     };
-    let mut left_out = Vec::new();
+    let mut notes = PlanNotes::default();
     let size = spec.mini_batch_size.amount();
     unread_types::refuse(spec, context, stop)?;
     let mut counts = Counts::of(spec, context)?;
@@ -271,7 +284,8 @@ pub fn plan(
         if let InputSource::Manifest { left_out, .. } = &input.source {
             sink.left_out.extend(left_out);
         }
-        left_out.extend(std::mem::take(&mut sink.left_out).sentences(&input.name));
+        notes.left_out.extend(std::mem::take(&mut sink.left_out).sentences(&input.name));
+        notes.types_differ.extend(std::mem::take(&mut sink.types).sentences(&input.name));
         if sink.is_unwanted() {
             return Ok(PlanEnd::default());
         }
@@ -280,7 +294,7 @@ pub fn plan(
         return Err(PlanError::NoRecords);
     }
     sink.flush();
-    Ok(PlanEnd { listed: sink.listed.finish(), left_out })
+    Ok(PlanEnd { listed: sink.listed.finish(), notes })
 }
 
 /// What `input` was resolved to; `None` for one that is local.
@@ -319,6 +333,8 @@ struct Sink<'a> {
     stopped: bool,
     /// What the listing of the present input left out.
     left_out: LeftOut,
+    /// The types of the columns of the present input.
+    types: TypesSeen,
 }
 
 impl Sink<'_> {

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::JobContext;
 use crate::job::{queue, traces};
 use crate::plan::stored_descriptors::store_long;
-use crate::plan::{Batch, PlanContext, PlanEnd, PlanError, plan};
+use crate::plan::{Batch, PlanContext, PlanEnd, PlanError, PlanNotes, plan};
 
 /// Mini-batches that may wait in the queue; more are planned as these are taken.
 const BACKLOG: u64 = 20_000;
@@ -179,14 +179,16 @@ async fn run(
     Ok(())
 }
 
-/// Notes what was listed of local files, for later jobs to compare, and what was left out; the orchestrator that ends the job puts
+/// Notes what was listed of local files, for later jobs to compare, and what a person should know; the orchestrator that ends the job puts
 /// both into the record. Where the first fails the job gives its output to no other, and no more.
 async fn note_listing(job: &JobContext, found: PlanEnd) {
-    if !found.left_out.is_empty() {
-        let note = layout::left_out(job.incarnation);
-        let told = message_pack::encode(&found.left_out);
+    if found.notes != PlanNotes::default() {
+        let note = layout::plan_notes(job.incarnation);
+        let told = message_pack::encode(&found.notes);
         if let Err(error) = job.storage.put(&note, told.into(), PutMode::Overwrite).await {
-            tracing::warn!(%error, "the result of the job will not say: {}", found.left_out.join("; "));
+            let PlanNotes { left_out, types_differ } = &found.notes;
+            let told = [left_out.join("; "), types_differ.join("; ")].join("; ");
+            tracing::warn!(%error, "the result of the job will not say: {told}");
         }
     }
     let Some(listed) = found.listed else { return };

@@ -97,7 +97,7 @@ fn causes(findings: &Findings, out: &mut String) {
     if let Some(surplus) = &findings.surplus {
         let _ = writeln!(out, "note          {}", words::surplus(surplus));
     }
-    for told in &findings.left_out {
+    for told in findings.left_out.iter().chain(&findings.types_differ) {
         let _ = writeln!(out, "note          {told}");
     }
 }

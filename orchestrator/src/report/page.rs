@@ -58,6 +58,7 @@ pub fn facts(
     Facts {
         job_id: result.job_id.clone(),
         called: place.called.to_owned(),
+        types_differ: findings.types_differ.clone(),
         spec: record.spec.clone(),
         state: result.state,
         reason: result.reason.clone(),

@@ -21,6 +21,7 @@ use crate::JobContext;
 use crate::job::errors::ErrorGroup;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::job::{reuse, traces};
+use crate::plan::PlanNotes;
 use crate::publish;
 use crate::result::check::find_damaged;
 use crate::result::{FinalizeError, Growth, finalize};
@@ -253,7 +254,8 @@ impl Watch<'_> {
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
         let mut result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
-        result.findings.left_out = left_out(self.job).await;
+        let PlanNotes { left_out, types_differ } = plan_notes(self.job).await;
+        (result.findings.left_out, result.findings.types_differ) = (left_out, types_differ);
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -324,14 +326,14 @@ async fn listed(job: &JobContext, record: &JobRecord) -> Option<String> {
     String::from_utf8(note.to_vec()).ok()
 }
 
-/// What was left out of the inputs of the job, as the last start says that planned it.
-async fn left_out(job: &JobContext) -> Vec<String> {
+/// What there is to say of the inputs of the job, as the last start found it that planned it.
+async fn plan_notes(job: &JobContext) -> PlanNotes {
     for incarnation in (1..=job.incarnation).rev() {
-        if let Ok(note) = job.storage.get(&layout::left_out(incarnation)).await {
+        if let Ok(note) = job.storage.get(&layout::plan_notes(incarnation)).await {
             return message_pack::decode(&note).unwrap_or_default();
         }
     }
-    Vec::new()
+    PlanNotes::default()
 }
 
 /// How the job ended, where its record says so: no other end may be written over that.

@@ -14,6 +14,8 @@ pub struct Facts {
     pub job_id: String,
     /// What commands call it.
     pub called: String,
+    /// Which columns of its inputs have other types here than there, in sentences.
+    pub types_differ: Vec<String>,
     /// Its settings.
     pub spec: JobSpec,
     /// Its state.

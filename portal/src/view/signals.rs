@@ -108,9 +108,20 @@ pub fn signals(facts: &Facts) -> Signals {
         // Of what was never published nothing is late.
         stale_for: live.filter(|_| !has_ended).map_or(0.0, |live| since(live.written_us)),
         away: facts.fleet.iter().flat_map(|fleet| &fleet.away).map(|(server, _)| server.clone()).collect(),
-        notes: facts.spec.notes.clone(),
+        notes: notes(facts),
         began,
     }
+}
+
+/// Notes of the job file, and that columns of its inputs have other types here than there.
+fn notes(facts: &Facts) -> Vec<String> {
+    let mut notes = facts.spec.notes.clone();
+    if let [first, rest @ ..] = &*facts.types_differ {
+        let more = rest.len();
+        let more = if more == 0 { String::new() } else { format!(" ({more} more in job_result.txt)") };
+        notes.push(format!("{first}{more}"));
+    }
+    notes
 }
 
 /// When what sentences are about began, microseconds since the Unix epoch, as far as that is known; what the timeline tells begins with a
@@ -248,6 +259,15 @@ mod tests {
         facts.items = (0, 0, 0);
         facts.now_us = NOON + 120_000_000;
         facts
+    }
+
+    #[test]
+    fn columns_of_several_types_are_one_note() {
+        let mut facts = young();
+        facts.types_differ = vec!["sales: column \"qty\" differs".to_owned(), "another".to_owned()];
+        let said = crate::attention::attention(&signals(&facts));
+        assert_eq!(said.len(), 1);
+        assert_eq!(said[0].text, "sales: column \"qty\" differs (1 more in job_result.txt)");
     }
 
     #[test]

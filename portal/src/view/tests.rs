@@ -28,6 +28,7 @@ pub(super) fn facts(name: &str) -> Facts {
     Facts {
         job_id: format!("{name}-20251121-120000-1a2b"),
         called: format!("{name}-20251121-120000-1a2b"),
+        types_differ: Vec::new(),
         spec,
         state: JobState::Completed,
         reason: None,

@@ -11,6 +11,7 @@ import array
 import importlib.util
 import io
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,11 +87,16 @@ class Frames:
         return hasattr(self._text(), "__from_arrow__")
 
     def frame_of_columns(
-        self, columns: Any, names: list[str], others: dict[int, list[str | None]]
+        self,
+        columns: Any,
+        names: list[str],
+        others: dict[int, list[str | None]],
+        of_file: dict[str, str],
     ) -> Any | None:
         """The DataFrame of the columns of JSON lines: Arrow columns and, by position among all, the `others`.
 
         Their values are text of JSON, with None where a record has none. Returns None when one is not JSON.
+        `of_file` has the kinds of the values that the columns of the whole file have.
         """
         batch = self._pyarrow.record_batch(columns)
         arrow = iter(batch.columns)
@@ -103,19 +109,25 @@ class Frames:
                 values = [{} if text is None else {0: _decode(text)} for text in others[position]]
             except (ValueError, RecursionError):
                 return None
-            arrays[position] = self._pandas.DataFrame(values)[0]
+            examples = _examples({0: of_file.get(names[position], "")})
+            arrays[position] = self._rows_behind(examples, values)[0]
         frame = self._pandas.DataFrame(arrays, index=self._pandas.RangeIndex(batch.num_rows))
         frame.columns = self.index_of_names(names)
         return frame
 
-    def frame_of_valid_lines(self, lines: bytes, first_byte: int) -> tuple[Any, list[str]]:
+    def frame_of_valid_lines(
+        self, lines: bytes, first_byte: int, of_file: dict[str, str]
+    ) -> tuple[Any, list[str]]:
         """The DataFrame of those JSON lines that hold an object, and what is wrong with the others."""
         refused: list[str] = []
-        return self.frame_of_lines(lines, first_byte, refused), refused
+        return self.frame_of_lines(lines, first_byte, of_file, refused), refused
 
-    def frame_of_lines(self, lines: bytes, first_byte: int, refused: list[str] | None = None) -> Any:
-        """The DataFrame of JSON lines; or what is wrong with them, as a str. They stand in their file from
-        `first_byte` on. With a list for what is wrong with each line, such lines are left out."""
+    def frame_of_lines(
+        self, lines: bytes, first_byte: int, of_file: dict[str, str], refused: list[str] | None = None
+    ) -> Any:
+        """The DataFrame of JSON lines; or what is wrong with them, as a str. They stand from `first_byte` on
+        in a file whose columns have values of these kinds. With a list for what is wrong with each line, such
+        lines are left out."""
         records = {}
         for line in lines.split(b"\n"):
             if line.strip(b" \t\r"):
@@ -129,16 +141,21 @@ class Frames:
                 else:
                     refused.append(record)
             first_byte += len(line) + 1
-        names = set().union(*records.values())
+        names = set(of_file).union(*records.values())
         if len(names) * len(records) > _MOST_CELLS:
             return (
-                f"its {len(records)} records have {len(names)} names in all, too many for a table: "
-                "give a smaller mini_batch_size, or hold them in one value"
+                f"its {len(records)} records have {len(names)} names in all, too many for a table: give a "
+                "smaller mini_batch_size, or infer: sampled for the names of each mini-batch alone"
             )
         try:
-            return self._pandas.DataFrame(list(records.values()))
+            return self._rows_behind(_examples(of_file), list(records.values()))
         except UnicodeEncodeError:
             return next(filter(None, map(_refused_text, records, records.values())))
+
+    def _rows_behind(self, examples: list[dict[Any, Any]], records: list[dict[Any, Any]]) -> Any:
+        """The DataFrame of records as a part of one that begins with `examples`."""
+        frame = self._pandas.DataFrame(examples + records)
+        return frame.iloc[len(examples) :].reset_index(drop=True) if examples else frame
 
     def text(self, values: list[str | None]) -> Any:
         """A column of text, with None for what is missing."""
@@ -223,8 +240,32 @@ class Frames:
 
 _decode = json.JSONDecoder().decode
 
+# A value of each kind that decides on the type of a column, by the letters of `Kinds` in prs-tabular.
+_EXAMPLES: dict[str, Any] = {
+    "i": 1,
+    "g": -1,
+    "u": 1 << 63,
+    "B": 1 << 64,
+    "f": 0.5,
+    "x": math.nan,
+    "b": True,
+    "s": "",
+    "n": None,
+    "o": [],
+    "a": math.nan,
+}
+
 # Cells of a table of JSON lines at most: a gigabyte of references.
 _MOST_CELLS = 1 << 27
+
+
+def _examples(of_file: dict[Any, str]) -> list[dict[Any, Any]]:
+    """The fewest rows that have, in each of these columns, a value of each of its kinds, in their order."""
+    width = max(map(len, of_file.values()), default=0)
+    return [
+        {name: _EXAMPLES[kinds[min(row, len(kinds) - 1)]] for name, kinds in of_file.items()}
+        for row in range(width)
+    ]
 
 
 def _record(line: bytes, first_byte: int) -> dict[str, Any] | str:

@@ -1,8 +1,8 @@
 """Row groups of a Parquet file as DataFrames (spec D2, E4).
 
-A frame is what `pandas.read_parquet` would make of a file with these rows alone: types, the index that pandas
-left in the metadata, and nested values as pyarrow gives them. Checksums of pages are compared where
-the file has them.
+A frame is the part with these rows of what `pandas.read_parquet` makes of the file: types, the index that
+pandas left in the metadata, and nested values as pyarrow gives them for these rows. Checksums of pages are
+compared where the file has them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from azureml_user.parallel_run import delta
+from azureml_user.parallel_run.parquet_types import WholeTypes
 
 
 def read_footer(footer: bytes) -> Any:
@@ -80,14 +81,15 @@ class ParquetTable:
     """An open file. Of a row group that is read in parts it keeps how far it came, so that one part after the
     other costs as much as the whole."""
 
-    def __init__(self, path: str, footer: Any, is_delta: bool = False) -> None:
+    def __init__(self, path: str, footer: Any, is_delta: bool = False, is_whole: bool = True) -> None:
         """Opens `path`, which has this footer, or whose columns lie where it says. Points in time of a Delta
-        table are of microseconds, also in the older form."""
+        table are of microseconds, also in the older form. A copy that is not whole has some of the data."""
         unit = "us" if is_delta else None
         self._file = pyarrow.parquet.ParquetFile(
             path, metadata=footer, page_checksum_verification=True, coerce_int96_timestamp_unit=unit
         )
         self._to_pandas = _to_pandas()
+        self._types = WholeTypes(self._file, is_whole)
         self._part: _Part | None = None
         self._schema = self._file.schema_arrow
         self._range = _described_range(self._schema)
@@ -118,7 +120,7 @@ class ParquetTable:
         if keeps_tables:
             global _last_table
             _last_table = table
-        return self._to_pandas(table)
+        return self._types.given_to(self._to_pandas(table))
 
     def _with_its_range(self, table: Any, position: int) -> Any:
         """The table, whose first row is at `position` of the file, with its own part of the index."""

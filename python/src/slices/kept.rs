@@ -28,7 +28,12 @@ pub(super) fn keep_slice(
     let found = match message_pack::decode(slice.reader) {
         Ok(TableReader::Delimited(dialect, schema)) => delimited(&dialect, schema.names.iter().collect()),
         Ok(TableReader::DelimitedOf(dialect, _, all)) => delimited(&dialect, all),
-        Ok(TableReader::JsonLines | TableReader::ValidJsonLines) => {
+        Ok(
+            TableReader::JsonLines
+            | TableReader::ValidJsonLines
+            | TableReader::JsonLinesOf(_)
+            | TableReader::ValidJsonLinesOf(_),
+        ) => {
             names = None;
             Ok(Some(py.detach(|| line_starts(bytes))))
         }

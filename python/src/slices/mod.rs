@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use prs_common::message_pack;
 use prs_common::mini_batch::SliceRef;
 use prs_common::wire::{ErrorInfo, Stage};
-use prs_tabular::TableReader;
 use prs_tabular::parquet::RowGroups;
+use prs_tabular::{LinesSchema, TableReader};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -231,8 +231,14 @@ fn learn(frames: &Bound<'_, PyAny>, encoded: &[u8]) -> PyResult<Result<Known, Er
         }
         Ok(TableReader::Parquet(row_groups)) => Reader::Parquet(row_groups),
         Ok(TableReader::Arrow) => Reader::Arrow,
-        Ok(TableReader::JsonLines) => Reader::JsonLines(JsonLines::new(frames, false)?),
-        Ok(TableReader::ValidJsonLines) => Reader::JsonLines(JsonLines::new(frames, true)?),
+        Ok(TableReader::JsonLines) => {
+            Reader::JsonLines(JsonLines::new(frames, LinesSchema::default(), false)?)
+        }
+        Ok(TableReader::ValidJsonLines) => {
+            Reader::JsonLines(JsonLines::new(frames, LinesSchema::default(), true)?)
+        }
+        Ok(TableReader::JsonLinesOf(schema)) => Reader::JsonLines(JsonLines::new(frames, schema, false)?),
+        Ok(TableReader::ValidJsonLinesOf(schema)) => Reader::JsonLines(JsonLines::new(frames, schema, true)?),
         Err(error) => {
             let message = format!("the reader of the mini-batch: {error}");
             return Ok(Err(ErrorInfo::new(Stage::Load, "DescriptorError", message)));

@@ -75,7 +75,7 @@ impl RowGroupReader {
             Err(error) => return Ok(Err(error)),
         };
         let held = self.held.take().filter(|held| held.path == slice.key && held.seen == before);
-        let frame = read(py, held, &path, &footer, row_groups);
+        let frame = read(py, held, (&path, !is_copy), &footer, row_groups);
         let after = if is_copy {
             Ok(())
         } else {
@@ -190,18 +190,21 @@ fn read_footer(slice: SliceRef<'_>, row_groups: &RowGroups, path: &Path) -> Resu
     })
 }
 
-/// The frame, and the table that it is of: that which is open already, or a new one.
+/// The frame, and the table that it is of: that which is open already, or a new one. A copy has some of the data of its file, and
+/// is not whole.
 fn read<'py>(
     py: Python<'py>,
     held: Option<Held>,
-    path: &Path,
+    (path, is_whole): (&Path, bool),
     footer: &Py<PyAny>,
     row_groups: &RowGroups,
 ) -> PyResult<(Py<PyAny>, Bound<'py, PyAny>)> {
     let table = match held {
         Some(held) => held.table.into_bound(py),
-        None => module(py)?
-            .call_method1(intern!(py, "ParquetTable"), (path, footer, row_groups.of_table.is_some()))?,
+        None => module(py)?.call_method1(
+            intern!(py, "ParquetTable"),
+            (path, footer, row_groups.of_table.is_some(), is_whole),
+        )?,
     };
     let RowGroups { groups, rows, columns, of_table, .. } = row_groups;
     let rows = rows.as_ref().map(|rows| (rows.start, rows.end));

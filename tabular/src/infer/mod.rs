@@ -21,7 +21,7 @@ use crate::scan::{marks_of, places};
 use crate::schema::{ColumnType, Names, Schema, SchemaError, fields, texts};
 use crate::split::BYTE_ORDER_MARK;
 use crate::value::{self, Kind};
-use crate::{Dialect, Malformed};
+use crate::{Dialect, Malformed, NullValues, TextRules};
 
 /// Ragged records that are passed over in one part of a file; behind them its records are looked at one by one.
 const MOST_RAGGED: usize = 64;
@@ -68,9 +68,13 @@ impl Evidence {
         })
     }
 
+    fn add(&mut self, field: &[u8], null_values: &NullValues) {
+        let short = if null_values.hide_values() { None } else { value::kind_of_short_number(field) };
+        self.add_kind(short.unwrap_or_else(|| null_values.kind(&unquote(field))));
+    }
+
     #[inline]
-    fn add(&mut self, field: &[u8]) {
-        let kind = value::kind_of_short_number(field).unwrap_or_else(|| value::kind(&unquote(field)));
+    fn add_kind(&mut self, kind: Kind) {
         self.0 |= match kind {
             Kind::Missing => Self::MISSING,
             Kind::Int { negative: false } => Self::INT,
@@ -91,9 +95,9 @@ impl Evidence {
         Self(self.0 | later.0)
     }
 
-    pub(crate) fn add_column(&mut self, block: &Block<'_>, column: usize) {
+    pub(crate) fn add_column(&mut self, block: &Block<'_>, column: usize, null_values: &NullValues) {
         if self.0 & Self::TEXT == 0 {
-            block.column(column).for_each(|field| self.add(field));
+            block.column(column).for_each(|field| self.add(field, null_values));
         }
     }
 
@@ -119,6 +123,13 @@ impl Evidence {
     }
 }
 
+/// How fields are looked at.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    dialect: Dialect,
+    null_values: &'a NullValues,
+}
+
 impl Schema {
     /// Finds the names and types of the columns of the file at `path`; once `is_stopped`, from what was read until then.
     ///
@@ -126,10 +137,11 @@ impl Schema {
     pub fn infer_file(
         path: &Path,
         dialect: &Dialect,
+        rules: TextRules,
         mode: InferMode,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, SchemaError> {
-        Self::infer_until(&mut File::open(path)?, *dialect, mode, is_stopped)
+        Self::infer_until(&mut File::open(path)?, *dialect, rules, mode, is_stopped)
     }
 
     /// Finds them in anything that can be read at any place.
@@ -138,12 +150,13 @@ impl Schema {
         dialect: Dialect,
         mode: InferMode,
     ) -> Result<Self, SchemaError> {
-        Self::infer_until(source, dialect, mode, &|| false)
+        Self::infer_until(source, dialect, TextRules::default(), mode, &|| false)
     }
 
     fn infer_until<R: Read + Seek>(
         source: &mut R,
         dialect: Dialect,
+        rules: TextRules,
         mode: InferMode,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, SchemaError> {
@@ -153,14 +166,16 @@ impl Schema {
         } else {
             (Names::Positions(fields(&first.bytes, dialect).len()), first.start)
         };
+        let look = Look { dialect, null_values: &rules.null_values };
         let evidence = match mode {
-            InferMode::Sampled => sample::scan(source, start, dialect, names.len())?,
+            InferMode::Sampled => sample::scan(source, start, look, names.len())?,
             InferMode::Full => {
                 source.seek(SeekFrom::Start(start))?;
-                whole::scan(source, dialect, names.len(), is_stopped)?
+                whole::scan(source, look, names.len(), is_stopped)?
             }
         };
-        Ok(Self::new(names, evidence.into_iter().map(Evidence::column_type).collect()))
+        let types = evidence.into_iter().map(Evidence::column_type).collect();
+        Ok(Self { rules, ..Self::new(names, types) })
     }
 }
 
@@ -228,37 +243,38 @@ fn line_ends(bytes: &[u8], dialect: Dialect) -> impl Iterator<Item = usize> {
 }
 
 /// Adds what is seen in all records but ragged ones.
-fn scan_tolerantly(mut part: &[u8], dialect: Dialect, evidence: &mut [Evidence]) {
+fn scan_tolerantly(mut part: &[u8], look: Look<'_>, evidence: &mut [Evidence]) {
     for _ in 0..MOST_RAGGED {
-        let Err(Malformed::Ragged { offset, .. }) = scan_part(part, dialect, evidence) else { return };
+        let Err(Malformed::Ragged { offset, .. }) = scan_part(part, look, evidence) else { return };
         let (before, ragged) = part.split_at(offset as usize);
         // Evidence that is added twice is the same evidence.
-        let _ = scan_part(before, dialect, evidence);
-        let Some(end) = line_ends(ragged, dialect).next() else { return };
+        let _ = scan_part(before, look, evidence);
+        let Some(end) = line_ends(ragged, look.dialect).next() else { return };
         part = &ragged[end + 1..];
     }
-    scan_one_by_one(part, dialect, evidence);
+    scan_one_by_one(part, look, evidence);
 }
 
 /// Adds the same one record after the other, however many are ragged: each of these costs [`scan_part`] a block.
-fn scan_one_by_one(part: &[u8], dialect: Dialect, evidence: &mut [Evidence]) {
+fn scan_one_by_one(part: &[u8], look: Look<'_>, evidence: &mut [Evidence]) {
+    let Look { dialect, null_values } = look;
     let mut start = 0;
     for end in line_ends(part, dialect).chain([part.len()]) {
         let record = &part[start..end];
         start = end + 1;
         let fields = fields(record, dialect);
         if fields.len() == evidence.len() && !dialect.is_blank(record) {
-            fields.iter().zip(&mut *evidence).for_each(|(field, evidence)| evidence.add(field));
+            fields.iter().zip(&mut *evidence).for_each(|(field, evidence)| evidence.add(field, null_values));
         }
     }
 }
 
 /// Adds what is seen up to a malformed record; says whether there were stray quotes.
-fn scan_part(part: &[u8], dialect: Dialect, evidence: &mut [Evidence]) -> Result<bool, Malformed> {
-    let mut records = Records::new(part, dialect, evidence.len());
+fn scan_part(part: &[u8], look: Look<'_>, evidence: &mut [Evidence]) -> Result<bool, Malformed> {
+    let mut records = Records::new(part, look.dialect, evidence.len());
     while let Some(block) = records.next_block()? {
         for (column, evidence) in evidence.iter_mut().enumerate() {
-            evidence.add_column(&block, column);
+            evidence.add_column(&block, column, look.null_values);
         }
     }
     Ok(records.saw_stray_quotes())

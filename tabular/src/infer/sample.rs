@@ -2,8 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::{Evidence, SAMPLE, line_ends, scan_part, scan_tolerantly, whole};
-use crate::Dialect;
+use super::{Evidence, Look, SAMPLE, line_ends, scan_part, scan_tolerantly, whole};
 
 /// How many blocks a sample has.
 pub(super) const SAMPLES: u64 = 16;
@@ -14,19 +13,19 @@ const TRIES: usize = 64;
 pub(super) fn scan<R: Read + Seek>(
     source: &mut R,
     start: u64,
-    dialect: Dialect,
+    look: Look<'_>,
     columns: usize,
 ) -> io::Result<Vec<Evidence>> {
     let length = source.seek(SeekFrom::End(0))?;
     if length.saturating_sub(start) <= SAMPLES * SAMPLE as u64 {
         source.seek(SeekFrom::Start(start))?;
-        return whole::scan(source, dialect, columns, &|| false);
+        return whole::scan(source, look, columns, &|| false);
     }
     let mut evidence = vec![Evidence::default(); columns];
     let spread = (length - start - SAMPLE as u64) / (SAMPLES - 1);
     for sample in 0..SAMPLES {
         let bytes = read_at(source, start + sample * spread, SAMPLE)?;
-        scan_sample(&bytes, sample == 0, dialect, &mut evidence);
+        scan_sample(&bytes, sample == 0, look, &mut evidence);
     }
     Ok(evidence)
 }
@@ -39,20 +38,20 @@ fn read_at<R: Read + Seek>(source: &mut R, offset: u64, length: usize) -> io::Re
 }
 
 /// Looks at the whole records of a sample; `aligned` says that it starts with one.
-fn scan_sample(bytes: &[u8], aligned: bool, dialect: Dialect, evidence: &mut [Evidence]) {
+fn scan_sample(bytes: &[u8], aligned: bool, look: Look<'_>, evidence: &mut [Evidence]) {
     let starts = memchr::memchr2_iter(b'\n', b'\r', bytes).map(|line_end| line_end + 1);
     let starts = aligned.then_some(0).into_iter().chain(starts).take(TRIES);
     for start in starts {
         let part = &bytes[start..];
         // What follows the last line end may be cut off.
-        let Some(last) = line_ends(part, dialect).last() else { continue };
+        let Some(last) = line_ends(part, look.dialect).last() else { continue };
         if aligned && start == 0 {
             // It starts where it should: what is odd in it is the file's own.
-            scan_tolerantly(&part[..=last], dialect, evidence);
+            scan_tolerantly(&part[..=last], look, evidence);
             return;
         }
         let mut found = evidence.to_vec();
-        if scan_part(&part[..=last], dialect, &mut found) == Ok(false) {
+        if scan_part(&part[..=last], look, &mut found) == Ok(false) {
             evidence.copy_from_slice(&found);
             return;
         }

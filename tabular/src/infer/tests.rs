@@ -245,8 +245,9 @@ fn nothing_more_is_read_once_it_is_stopped_or_all_is_text() {
     }
     let read_of = |record: &str, is_stopped: bool| {
         let endless = record.as_bytes().repeat(1 << 16);
+        let look = Look { dialect: Dialect::default(), null_values: &NullValues::default() };
         let mut source = Counted(Cursor::new(endless).chain(std::io::repeat(b'x')), 0);
-        whole::scan(&mut source.by_ref().take(1 << 28), Dialect::default(), 2, &|| is_stopped).unwrap();
+        whole::scan(&mut source.by_ref().take(1 << 28), look, 2, &|| is_stopped).unwrap();
         source.1
     };
     assert!(read_of("1,2\n", true) < 4 << 20);

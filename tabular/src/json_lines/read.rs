@@ -2,18 +2,20 @@
 //!
 //! Columns of one kind become Arrow arrays. The others - nested values, several kinds, big numbers, truth values of which
 //! some are missing - stay text, which Python reads value by value; so what pandas makes of them needs no second rule
-//! here.
+//! here. Where the columns of the whole file are known, a column is what all of its values in the file make of it.
 
 use std::collections::HashMap;
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array};
 
+use super::infer::{Kinds, LinesSchema};
 use super::scan::{Kind, Scanner, int, unescape};
 
-/// The columns of a slice, in the order in which their names come up.
+/// The columns of a slice, in the order in which their names come up in the file, as far as that is known, or in the slice.
 #[derive(Debug)]
 pub struct Lines<'a> {
     /// Their names.
@@ -33,29 +35,32 @@ pub enum LinesColumn<'a> {
     Values(Vec<Option<&'a str>>),
 }
 
-/// Reads whole lines. `None` where Python has to look: at what is wrong, or at what is rare.
+/// Reads whole lines, of a file with the columns of `schema`; with one that has none, the slice alone says what it has. `None` where
+/// Python has to look: at what is wrong, or at what is rare.
 ///
 /// Text is in an array where all of it is there. Where some is missing, that depends on `text_has_nan`, whether the text
 /// of this pandas has NaN for a null too; without, a null stays `None`.
-pub fn read_lines(bytes: &[u8], text_has_nan: bool) -> Option<Lines<'_>> {
+pub fn read_lines<'a>(bytes: &'a [u8], schema: &'a LinesSchema, text_has_nan: bool) -> Option<Lines<'a>> {
     // Offsets in Arrow's texts have 31 bits.
     if bytes.len() > i32::MAX as usize {
         return None;
     }
     let text = simdutf8::basic::from_utf8(bytes).ok()?;
-    let mut table = Table::default();
+    let mut table = Table::of(schema);
     let mut start = 0;
     while start < bytes.len() {
         let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
         table.line(text, start..end)?;
         start = end + 1;
     }
-    let Table { columns, records, .. } = table;
-    if columns.is_empty() {
+    let Table { columns, records, seen, .. } = table;
+    if seen == 0 {
         return None;
     }
     let names = columns.iter().map(|column| column.name).collect();
-    let columns = columns.into_iter().map(|column| column.finish(text, records, text_has_nan));
+    let kinds = schema.kinds.iter().map(Some).chain(iter::repeat(None));
+    let columns = columns.into_iter().zip(kinds);
+    let columns = columns.map(|(column, of_file)| column.finish(text, records, of_file, text_has_nan));
     Some(Lines { names, columns: columns.collect(), records })
 }
 
@@ -65,6 +70,8 @@ struct Table<'a> {
     columns: Vec<Column<'a>>,
     by_name: HashMap<&'a [u8], usize>,
     records: usize,
+    /// How many columns have a value here.
+    seen: usize,
 }
 
 /// Where the values of a column are. Shorter than the table where the last records have none.
@@ -84,6 +91,16 @@ struct Cell {
 const ABSENT: Cell = Cell { start: 0, end: 0, kind: None };
 
 impl<'a> Table<'a> {
+    /// Without a line.
+    fn of(schema: &'a LinesSchema) -> Self {
+        let names = schema.names.iter();
+        Self {
+            columns: names.clone().map(|name| Column { name, cells: Vec::new() }).collect(),
+            by_name: names.zip(0..).map(|(name, position)| (name.as_bytes(), position)).collect(),
+            ..Self::default()
+        }
+    }
+
     fn line(&mut self, text: &'a str, line: Range<usize>) -> Option<()> {
         let bytes = &text.as_bytes()[line.clone()];
         if bytes.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
@@ -92,18 +109,24 @@ impl<'a> Table<'a> {
         // Most records have the names of the former one in the same order.
         let mut expected = 0;
         Scanner::new(bytes).object(|name, place, kind| {
+            if name.is_escaped {
+                return None;
+            }
+            let name = name.quoted;
             let is_expected = self.columns.get(expected).is_some_and(|column| column.name.as_bytes() == name);
             let position = if is_expected { expected } else { self.position(name) };
             expected = position + 1;
             let cells = &mut self.columns[position].cells;
+            self.seen += usize::from(cells.is_empty());
             // Of a name that comes twice the last value counts.
             cells.resize(self.records, ABSENT);
             let (start, end) = ((line.start + place.start) as u32, (line.start + place.end) as u32);
             cells.push(Cell { start, end, kind: Some(kind) });
+            Some(())
         })?;
         self.records += 1;
         // Names that hardly repeat would cost memory without bound.
-        (self.columns.len() * self.records <= text.len() + 1_000).then_some(())
+        (self.seen * self.records <= text.len() + 1_000).then_some(())
     }
 
     fn position(&mut self, name: &'a [u8]) -> usize {
@@ -127,10 +150,31 @@ struct Evidence {
     other: bool,
 }
 
+impl Evidence {
+    /// What a file has shown whose values are of these kinds.
+    fn of(kinds: &Kinds) -> Self {
+        Self {
+            absent: kinds.have(&[Kinds::ABSENT]),
+            null: kinds.have(&[Kinds::NULL]),
+            bool: kinds.have(&[Kinds::BOOL]),
+            int: kinds.have(&[Kinds::INT, Kinds::NEGATIVE]),
+            float: kinds.have(&[Kinds::FLOAT, Kinds::NAN]),
+            text: kinds.have(&[Kinds::TEXT]),
+            other: kinds.have(&[Kinds::UINT, Kinds::BIG, Kinds::NESTED]),
+        }
+    }
+}
+
 impl<'a> Column<'a> {
-    fn finish(mut self, text: &'a str, records: usize, text_has_nan: bool) -> LinesColumn<'a> {
+    fn finish(
+        mut self,
+        text: &'a str,
+        records: usize,
+        of_file: Option<&Kinds>,
+        text_has_nan: bool,
+    ) -> LinesColumn<'a> {
         self.cells.resize(records, ABSENT);
-        let mut seen = Evidence::default();
+        let mut seen = of_file.map(Evidence::of).unwrap_or_default();
         for cell in &self.cells {
             *match cell.kind {
                 None => &mut seen.absent,
@@ -217,9 +261,11 @@ mod tests {
 
     use super::*;
 
+    static NONE: LinesSchema = LinesSchema { names: Vec::new(), kinds: Vec::new() };
+
     /// What is in the columns, as people write it.
-    fn shown(text: &str, text_has_nan: bool) -> Option<Vec<(String, String)>> {
-        let lines = read_lines(text.as_bytes(), text_has_nan)?;
+    fn shown(text: &str, schema: &LinesSchema, text_has_nan: bool) -> Option<Vec<(String, String)>> {
+        let lines = read_lines(text.as_bytes(), schema, text_has_nan)?;
         let shown = lines.names.iter().zip(&lines.columns).map(|(name, column)| {
             let shown = match column {
                 LinesColumn::Values(values) => format!("values {values:?}"),
@@ -257,17 +303,51 @@ mod tests {
                 value => format!("{{\"b\":1,\"a\":{value}}}\n"),
             };
             let text: String = values.split(' ').map(line).collect();
-            let found = shown(&text, true).unwrap();
+            let found = shown(&text, &NONE, true).unwrap();
             assert_eq!(found.iter().find(|(name, _)| name == "a").unwrap().1, expected, "{text}");
         }
-        let found = shown("{\"a\":null}\n{\"a\":\"x\"}", false).unwrap();
+        let found = shown("{\"a\":null}\n{\"a\":\"x\"}", &NONE, false).unwrap();
         assert_eq!(found[0].1, "values [Some(\"null\"), Some(\"\\\"x\\\"\")]");
     }
 
     #[test]
+    fn a_column_is_what_all_values_of_the_file_make_of_it() {
+        let table = [
+            ("1", "if", "Float64 0"),
+            ("1", "ia", "Float64 0"),
+            ("1", "in", "Float64 0"),
+            ("1", "ig", "Int64 0"),
+            ("1", "iu", "values [Some(\"1\")]"),
+            ("1", "ib", "values [Some(\"1\")]"),
+            ("true", "b", "Boolean 0"),
+            ("true", "ba", "values [Some(\"true\")]"),
+            ("\"x\"", "so", "values [Some(\"\\\"x\\\"\")]"),
+            ("\"x\"", "as", "texts [Some(\"x\")]"),
+            (".", "fa", "Float64 0"),
+            (".", "sa", "texts [None]"),
+            (".", "oa", "values [None]"),
+        ];
+        for (value, kinds, expected) in table {
+            let schema: LinesSchema = serde_json::from_value(serde_json::json!({
+                "names": ["z", "a", "y"], "kinds": ["ia", kinds, "i"],
+            }))
+            .unwrap();
+            let line =
+                if value == "." { "{\"y\":3}".to_owned() } else { format!("{{\"y\":3,\"a\":{value}}}") };
+            let found = shown(&line, &schema, true).unwrap();
+            assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["z", "a", "y"]);
+            assert_eq!(
+                (&*found[0].1, &*found[1].1, &*found[2].1),
+                ("Float64 0", expected, "Int64 0"),
+                "{kinds}"
+            );
+        }
+    }
+
+    #[test]
     fn columns_come_in_the_order_of_their_names_and_the_last_value_counts() {
-        let lines =
-            read_lines(b"\n{\"b\":1,\"a\":2,\"b\":3}\r\n \t\n{\"c\":4,\"a\":5,\"b\":6}", true).unwrap();
+        let lines = read_lines(b"\n{\"b\":1,\"a\":2,\"b\":3}\r\n \t\n{\"c\":4,\"a\":5,\"b\":6}", &NONE, true)
+            .unwrap();
         assert_eq!((&lines.names[..], lines.records), (&["b", "a", "c"][..], 2));
         let LinesColumn::Array(b) = &lines.columns[0] else { panic!("{lines:?}") };
         assert_eq!(b.as_primitive::<arrow_array::types::Int64Type>().values()[..], [3, 6]);
@@ -278,9 +358,9 @@ mod tests {
         let names: Vec<_> = (0..2_000).map(|number| format!("{{\"a{number}\":1}}\n")).collect();
         let names = names.concat();
         for text in ["", "\n", "{}\n{}\n", "{\"a\":1}\n[]", "{\"a\":\"\u{1}\"}", "{\"a\":1\n}", &names] {
-            assert!(read_lines(text.as_bytes(), true).is_none(), "{text}");
+            assert!(read_lines(text.as_bytes(), &NONE, true).is_none(), "{text}");
         }
-        assert!(read_lines(b"{\"a\":\"\xff\"}", true).is_none());
+        assert!(read_lines(b"{\"a\":\"\xff\"}", &NONE, true).is_none());
     }
 
     proptest! {
@@ -288,9 +368,9 @@ mod tests {
         fn any_text_is_read_or_left_to_python(
             text in r#"(\{"[ab]":|["\[{}\],: \n]|\\[un"]|-?[0-9.e+]{1,20}|null|true|NaN|-Infinity|d8[0-3]f|"é"|x){0,40}"#,
         ) {
-            let _ = read_lines(text.as_bytes(), true);
+            let _ = read_lines(text.as_bytes(), &NONE, true);
             let line = format!("{{\"a\":1}}\n{{\"a\":{text}}}");
-            if let Some(lines) = read_lines(line.as_bytes(), true) {
+            if let Some(lines) = read_lines(line.as_bytes(), &NONE, true) {
                 prop_assert!(lines.records >= 2, "{line}");
             }
         }

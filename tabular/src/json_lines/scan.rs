@@ -1,9 +1,11 @@
 //! Finds the values in lines of JSON objects: where each stands, and of which kind it is.
 //!
-//! What is found is what `json.loads` of Python finds. Where that is not certain - an error, an escape in a name, half of
-//! a surrogate pair - nothing is found at all, and Python decides.
+//! What is found is what `json.loads` of Python finds. Where that is not certain - an error, half of a surrogate pair -
+//! nothing is found at all, and Python decides.
 
 use std::ops::Range;
+
+use super::infer::Name;
 
 /// Of which kind a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +37,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// Hands over the names and values of the line's object, where they stand in the line; `None` where Python has to
-    /// look.
-    pub(super) fn object(&mut self, mut on_value: impl FnMut(&'a [u8], Range<usize>, Kind)) -> Option<()> {
+    /// look, or `on_value` says so.
+    pub(super) fn object(
+        &mut self,
+        mut on_value: impl FnMut(Name<'a>, Range<usize>, Kind) -> Option<()>,
+    ) -> Option<()> {
         self.expect(b'{')?;
         if self.next()? == b'}' {
             self.at += 1;
@@ -44,12 +49,10 @@ impl<'a> Scanner<'a> {
         }
         loop {
             let (name, is_escaped) = self.string()?;
-            if is_escaped {
-                return None;
-            }
+            let name = Name { quoted: &self.bytes[name], is_escaped };
             self.expect(b':')?;
             let (place, kind) = self.value()?;
-            on_value(&self.bytes[name], place, kind);
+            on_value(name, place, kind)?;
             let next = self.next()?;
             self.at += 1;
             match next {
@@ -241,7 +244,10 @@ mod tests {
         let mut found = Vec::new();
         let text = |bytes| str::from_utf8(bytes).unwrap();
         Scanner::new(line.as_bytes())
-            .object(|name, place, kind| found.push((text(name), &line[place], kind)))
+            .object(|name, place, kind| {
+                found.push((text(name.quoted), &line[place], kind));
+                (!name.is_escaped).then_some(())
+            })
             .map(|()| found)
     }
 

@@ -7,10 +7,10 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
-use crate::ColumnType;
 use crate::field::{Quoted, quoted, unquote, unquote_into};
 use crate::records::Block;
 use crate::value;
+use crate::{ColumnType, TextRules};
 
 /// The values of one column.
 pub(super) enum Column {
@@ -28,8 +28,8 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// An empty column, for a slice of so many bytes; of text, whether an empty field is one.
-    pub(super) fn new(column: ColumnType, slice_bytes: usize, empty_as_text: bool) -> Self {
+    /// An empty column, for a slice of so many bytes.
+    pub(super) fn new(column: ColumnType, slice_bytes: usize) -> Self {
         match column {
             ColumnType::Int64 => Self::Int64(vec![]),
             ColumnType::UInt64 => Self::UInt64(vec![]),
@@ -39,8 +39,8 @@ impl Column {
                 nulls: Nulls::default(),
                 may_miss: column == ColumnType::BoolOrMissing,
             },
-            ColumnType::Utf8 if slice_bytes > i32::MAX as usize => Self::LargeText(Text::new(empty_as_text)),
-            ColumnType::Utf8 => Self::Text(Text::new(empty_as_text)),
+            ColumnType::Utf8 if slice_bytes > i32::MAX as usize => Self::LargeText(Text::new()),
+            ColumnType::Utf8 => Self::Text(Text::new()),
         }
     }
 
@@ -59,23 +59,33 @@ impl Column {
 
     /// Appends the block's values of the column at `index`. The error is the first row whose value does not
     /// fit; the column is of no use then.
-    pub(super) fn push(&mut self, block: &Block<'_>, index: usize) -> Result<(), usize> {
+    pub(super) fn push(&mut self, block: &Block<'_>, index: usize, rules: &TextRules) -> Result<(), usize> {
+        let null_values = &rules.null_values;
+        let hidden = null_values.hide_values();
         match self {
+            Self::Int64(values) if hidden => push_all(values, block, index, |text| {
+                value::int64(text).filter(|_| !null_values.contain(text))
+            }),
             Self::Int64(values) => push_all(values, block, index, value::int64),
+            Self::UInt64(values) if hidden => push_all(values, block, index, |text| {
+                value::uint64(text).filter(|_| !null_values.contain(text))
+            }),
             Self::UInt64(values) => push_all(values, block, index, value::uint64),
             Self::Float64(values, nulls) => {
                 for (row, field) in block.column(index).enumerate() {
-                    if let Some(value) = value::short_decimal(field) {
+                    if !hidden && let Some(value) = value::short_decimal(field) {
                         values.push(value);
                         continue;
                     }
                     let text = unquote(field);
                     // Words for missing values come before words for numbers.
-                    if value::is_missing(&text) {
+                    let value =
+                        if null_values.contain(&text) { None } else { Some(value::float(&text).ok_or(row)?) };
+                    if let Some(value) = value.filter(|value| !null_values.contain_number(*value)) {
+                        values.push(value);
+                    } else {
                         nulls.add(values.len());
                         values.push(f64::NAN);
-                    } else {
-                        values.push(value::float(&text).ok_or(row)?);
                     }
                 }
                 Ok(())
@@ -83,9 +93,10 @@ impl Column {
             Self::Bool { values, nulls, may_miss } => {
                 for (row, field) in block.column(index).enumerate() {
                     let text = unquote(field);
-                    if let Some(value) = value::boolean(&text) {
+                    let value = value::boolean(&text).filter(|_| !hidden || !null_values.contain(&text));
+                    if let Some(value) = value {
                         values.append(value);
-                    } else if *may_miss && value::is_missing(&text) {
+                    } else if *may_miss && null_values.contain(&text) {
                         nulls.add(values.len());
                         values.append(false);
                     } else {
@@ -95,11 +106,11 @@ impl Column {
                 Ok(())
             }
             Self::Text(text) => {
-                text.push(block, index);
+                text.push(block, index, rules);
                 Ok(())
             }
             Self::LargeText(text) => {
-                text.push(block, index);
+                text.push(block, index, rules);
                 Ok(())
             }
         }
@@ -168,17 +179,16 @@ pub(super) struct Text<O> {
     /// Where each string starts, and where the last ends.
     offsets: Vec<O>,
     nulls: Nulls,
-    keeps_empty: bool,
 }
 
 impl<O: OffsetSizeTrait> Text<O> {
-    fn new(empty_as_text: bool) -> Self {
-        Self { bytes: vec![], offsets: vec![O::zero()], nulls: Nulls::default(), keeps_empty: empty_as_text }
+    fn new() -> Self {
+        Self { bytes: vec![], offsets: vec![O::zero()], nulls: Nulls::default() }
     }
 
-    fn push(&mut self, block: &Block<'_>, index: usize) {
-        let keeps_empty = self.keeps_empty;
-        let is_missing = |text: &[u8]| value::is_missing(text) && !(keeps_empty && text.is_empty());
+    fn push(&mut self, block: &Block<'_>, index: usize, rules: &TextRules) {
+        let TextRules { empty_as_text, null_values, .. } = rules;
+        let is_missing = |text: &[u8]| null_values.contain(text) && !(*empty_as_text && text.is_empty());
         for field in block.column(index) {
             let start = self.bytes.len();
             match quoted(field) {

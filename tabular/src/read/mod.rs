@@ -11,7 +11,7 @@ use arrow_array::ArrayRef;
 use self::column::Column;
 use crate::infer::Evidence;
 use crate::records::{Malformed, Records};
-use crate::{ColumnType, Dialect, Schema};
+use crate::{ColumnType, Dialect, Schema, TextRules};
 
 /// The columns of a slice.
 #[derive(Debug, Clone)]
@@ -84,8 +84,8 @@ pub fn read_some(
         return Err(ReadError::NotAscii { offset: offset as u64 });
     }
     let mut types = schema.types.clone();
-    let empty_as_text = schema.rules.empty_as_text;
-    let (found, records) = read_columns(bytes, *dialect, &types, wanted, empty_as_text)?;
+    let rules = &schema.rules;
+    let (found, records) = read_columns(bytes, *dialect, &types, wanted, rules)?;
     let mut columns = Vec::with_capacity(found.len());
     let mut widened = vec![];
     for (&index, column) in wanted.iter().zip(found) {
@@ -106,8 +106,8 @@ pub fn read_some(
         }
     }
     if !widened.is_empty() {
-        widen(bytes, *dialect, &mut types, &widened)?;
-        let (found, _) = read_columns(bytes, *dialect, &types, &widened, empty_as_text)?;
+        widen(bytes, *dialect, &mut types, &widened, rules)?;
+        let (found, _) = read_columns(bytes, *dialect, &types, &widened, rules)?;
         let mut found = found.into_iter();
         for column in columns.iter_mut().filter(|column| column.is_none()) {
             *column = found.next().and_then(Result::ok);
@@ -130,11 +130,11 @@ fn read_columns(
     dialect: Dialect,
     types: &[ColumnType],
     wanted: &[usize],
-    empty_as_text: bool,
+    rules: &TextRules,
 ) -> Result<(Vec<Result<ArrayRef, Misfit>>, usize), Malformed> {
     let mut records = Records::new(bytes, dialect, types.len());
     let mut columns: Vec<Result<Column, Misfit>> =
-        wanted.iter().map(|&index| Ok(Column::new(types[index], bytes.len(), empty_as_text))).collect();
+        wanted.iter().map(|&index| Ok(Column::new(types[index], bytes.len()))).collect();
     let mut count = 0;
     while let Some(block) = records.next_block()? {
         for (state, &index) in columns.iter_mut().zip(wanted) {
@@ -142,7 +142,7 @@ fn read_columns(
             if count == 0 {
                 column.reserve_for(&block);
             }
-            if let Err(row) = column.push(&block, index) {
+            if let Err(row) = column.push(&block, index, rules) {
                 let field = block.column(index).nth(row).unwrap_or_default();
                 let value = String::from_utf8_lossy(field).chars().take(100).collect();
                 *state = Err(Misfit { record: block.first_record + row, value });
@@ -159,12 +159,13 @@ fn widen(
     dialect: Dialect,
     types: &mut [ColumnType],
     wanted: &[usize],
+    rules: &TextRules,
 ) -> Result<(), Malformed> {
     let mut evidence: Vec<Evidence> = wanted.iter().map(|&index| Evidence::of(types[index])).collect();
     let mut records = Records::new(bytes, dialect, types.len());
     while let Some(block) = records.next_block()? {
         for (evidence, &index) in evidence.iter_mut().zip(wanted) {
-            evidence.add_column(&block, index);
+            evidence.add_column(&block, index, &rules.null_values);
         }
     }
     for (evidence, &index) in evidence.iter().zip(wanted) {

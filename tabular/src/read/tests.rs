@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{InferMode, Names, Splitter};
+use crate::{InferMode, Names, NullValues, Splitter};
 use ColumnType::{Bool, BoolOrMissing, Float64, Int64, UInt64, Utf8};
 
 /// The values of an array as text, `-` for missing ones.
@@ -79,6 +79,31 @@ fn values_that_do_not_fit_widen_their_column_only() {
     assert_eq!(one_column(Bool, &["True", ""]), (BoolOrMissing, vec!["true".into(), "-".into()]));
     assert_eq!(one_column(Bool, &["True", "1"]), (Utf8, vec!["True".into(), "1".into()]));
     assert_eq!(one_column(BoolOrMissing, &["yes"]), (Utf8, vec!["yes".into()]));
+}
+
+#[test]
+fn texts_that_are_missing_come_before_values() {
+    let missing = |texts: &[&str], found, values: &[&str]| {
+        let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+        let rules = TextRules { null_values: NullValues::new(Some(&texts), &[]), ..TextRules::default() };
+        let schema = Schema { rules, ..schema(&[found, Utf8]) };
+        let text = values.iter().map(|value| format!("{value},x\n")).collect::<Vec<_>>().concat();
+        let batch = read(text.as_bytes(), &Dialect::default(), &schema).unwrap();
+        (batch.types[0], shown(&batch.columns[0]).join(" "))
+    };
+    assert_eq!(missing(&["-999"], Int64, &["1", "2"]), (Int64, "1 2".to_owned()));
+    assert_eq!(missing(&["-999"], Int64, &["1", "-999"]), (Float64, "1.0 -".to_owned()));
+    assert_eq!(
+        missing(&["-999"], Float64, &["1", "-999.00", "\"-9.99e2\""]),
+        (Float64, "1.0 - -".to_owned())
+    );
+    assert_eq!(
+        missing(&["7"], UInt64, &["18446744073709551615", "7"]),
+        (Utf8, "18446744073709551615 -".to_owned())
+    );
+    assert_eq!(missing(&["true"], Bool, &["false", "true"]), (BoolOrMissing, "false -".to_owned()));
+    assert_eq!(missing(&[], Float64, &["1", ""]), (Utf8, "1 ".to_owned()));
+    assert_eq!(missing(&[""], Utf8, &["NA", "", "null"]), (Utf8, "NA - null".to_owned()));
 }
 
 #[test]

@@ -200,8 +200,11 @@ pub(crate) struct Text {
     pub(crate) separator: char,
     pub(crate) header: bool,
     pub(crate) dtype: BTreeMap<String, String>,
+    pub(crate) null_values: Option<Vec<String>>,
 }
 
+const NULL_VALUES: [&str; 16] =
+    ["", "NA", "-", "x", "0", "7", "-1", "12.0", "1.5", "1e400", "inf", "true", "True", "a", " 1", "-0"];
 const MISSING: [&str; 19] = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
     "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -259,19 +262,28 @@ impl Text {
             dtype.insert(random.below(columns).to_string(), "str".to_owned());
         }
         let kinds: Vec<usize> = (0..columns).map(|_| random.below(10)).collect();
+        // Of a number in a column of whole numbers pandas knows the one spelling alone.
+        let is_spelt = |word: &&str| !kinds.contains(&2) || word.trim().parse::<f64>().is_err();
+        let words: Vec<&str> = NULL_VALUES.into_iter().filter(is_spelt).collect();
+        let null_values: Option<Vec<String>> = random
+            .one_in(3)
+            .then(|| (0..random.below(5)).map(|_| (*random.pick(&words)).to_owned()).collect());
         let rows = 1 + random.below(12);
         for row in 0..rows {
             let fields = kinds
                 .iter()
                 .map(|&kind| {
-                    let value = field(random, kind);
+                    let value = match &null_values {
+                        Some(words) if !words.is_empty() && random.one_in(6) => random.pick(words).clone(),
+                        _ => field(random, kind),
+                    };
                     quoted(random, &value, columns, separator)
                 })
                 .collect();
             let last = row + 1 == rows && random.one_in(3);
             line(random, fields, last);
         }
-        Self { content: text, separator, header, dtype }
+        Self { content: text, separator, header, dtype, null_values }
     }
 }
 

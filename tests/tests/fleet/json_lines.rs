@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 /// Needs a value of every kind, nested ones too.
 const SCORES: &str = r#"
 def score(table):
+    # The types are those that the whole file gives.
+    types = "/".join(map(str, table.dtypes))
+    table["types"] = types
     table["first"] = [tags[0] if tags else "" for tags in table.pop("tags")]
     table["place"] = [place["city"] for place in table.pop("place")]
-    table["note"] = table["note"].fillna("none") if "note" in table else "none"
+    table["note"] = table["note"].fillna("none")
     table["half"] = table["value"] / 2
-    return table[["id", "name", "first", "place", "note", "half", "ok"]]
+    return table[["id", "name", "first", "place", "note", "half", "ok", "count", "types"]]
 
 def run(mini_batch):
     return score(mini_batch)
@@ -38,12 +41,13 @@ fn lines(ids: std::ops::Range<u64>, end: &str) -> String {
         let mut record = json!({
             "id": id,
             "name": format!("näme \"{id}\""),
+            "count": if id % 100 == 7 { json!(null) } else { json!(id) },
             "value": id as f64 * 0.37,
             "ok": id % 2 == 0,
             "tags": if id % 3 == 0 { json!([]) } else { json!([format!("t{id}"), {"deep": null}]) },
             "place": { "city": format!("c{}", id % 7) },
         });
-        if id % 50 == 0 {
+        if id % 50 == 49 {
             record["note"] = json!("seldom");
         }
         write!(text, "{record}{end}").unwrap();

@@ -43,6 +43,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "parallel_run/mlflow_rows.py",
     "parallel_run/parquet.py",
     "parallel_run/parquet_output.py",
+    "parallel_run/parquet_types.py",
     "parallel_run/process.py",
     "parallel_run/profiling.py",
     "parallel_run/results.py",

@@ -64,6 +64,17 @@ fn tabular_options() {
             "compression: bz2",
             json!({"delimiter": 44, "has_header": true, "compression": "bz2", "dtype": [], "infer": "full"}),
         ),
+        (
+            r#"null_values: ["", -999, "null"], add_null_values: ['-']"#,
+            json!({
+                "delimiter": 44, "has_header": true, "null_values": ["", "-999", "null"], "add_null_values": ["-"],
+                "dtype": [], "infer": "full",
+            }),
+        ),
+        (
+            "null_values: []",
+            json!({"delimiter": 44, "has_header": true, "null_values": [], "dtype": [], "infer": "full"}),
+        ),
         ("encoding: utf8", json!({"delimiter": 44, "has_header": true, "dtype": [], "infer": "full"})),
         ("delimiter: 1", json!({"delimiter": 49, "has_header": true, "dtype": [], "infer": "full"})),
         (
@@ -117,6 +128,10 @@ fn refused_inputs() {
     for (inputs, problem) in [
         ("[]", format!("inputs: there is no input: give {expected}")),
         ("[{type: tabular, path: rows.parquet, format: parquet, encoding: utf16}]", "inputs[0].encoding: only text has it: remove it".to_owned()),
+        ("[{type: tabular, path: data, null_values: [null]}]", "inputs[0].null_values[0]: nothing where text is expected: quote it to give it as text".to_owned()),
+        ("[{type: tabular, path: data, add_null_values: '-'}]", "inputs[0].add_null_values: \"-\" where a list is expected".to_owned()),
+        ("[{type: tabular, path: rows.parquet, format: parquet, infer: full}]", "inputs[0].infer: only text has it: remove it".to_owned()),
+        ("[{type: tabular, path: data, format: json_lines, null_values: []}]", "inputs[0].null_values: only delimited text has it: remove it, or give format: delimited".to_owned()),
         ("[{type: file, path: data, encoding: utf16}]", "inputs[0].encoding: only a tabular input has it: remove it, or give type: tabular".to_owned()),
         ("[{type: tabular, path: data, encoding: cp437}]", "inputs[0].encoding: \"cp437\" is not one of utf8, latin1, windows1252, utf16, utf32".to_owned()),
         ("[{type: file, path: data, ignore: ['a[']}]", "inputs[0].ignore[0]: a[ is not a valid glob: unclosed character class; missing ']'".to_owned()),

@@ -11,12 +11,14 @@ use prs_common::job::{Infer, TabularOptions};
 use prs_common::message_pack;
 use prs_tabular::parquet::Rows;
 use prs_tabular::{
-    ColumnType, Dialect, InferMode, Schema, SchemaError, Splitter, TableReader, TextRules, split_with,
+    ColumnType, Dialect, InferMode, NullValues, Schema, SchemaError, Splitter, TableReader, TextRules,
+    split_with,
 };
 
 use super::Slices;
 use super::headers::Headers;
 use crate::plan::plain_text::PlainText;
+use crate::plan::types_seen::GIVE_DTYPE;
 
 /// Cuts a file into slices of about `size` bytes; or says why the rest of it cannot be cut.
 pub(super) fn plan(
@@ -33,7 +35,12 @@ pub(super) fn plan(
     }
     let finds_types = !table.as_ref().is_some_and(|(table, _)| table.all_text);
     let infer = if finds_types { options.infer } else { Infer::Sampled };
-    let mut schema = match read_schema(options, infer, text, (dialect, slices.taker.sink.stop)) {
+    let mut rules = rules(options);
+    if let Some((table, _)) = &table {
+        rules.empty_as_text = table.empty_as_text;
+        rules.only_ascii = table.encoding == Encoding::Ascii;
+    }
+    let mut schema = match read_schema(options, (infer, rules), text, (dialect, slices.taker.sink.stop)) {
         Ok(schema) => schema,
         Err(SchemaError::Empty) => return Ok(()),
         Err(error) => return Err(error.to_string()),
@@ -47,10 +54,9 @@ pub(super) fn plan(
         } else {
             read_as_text(&mut schema, &table.work);
         }
-        let (empty_as_text, only_ascii) = (table.empty_as_text, table.encoding == Encoding::Ascii);
-        schema.rules = TextRules { empty_as_text, only_ascii };
         all = headers.all_of(&schema);
     }
+    let found = schema.clone();
     let reader = message_pack::encode(&match all {
         None => TableReader::Delimited(dialect, schema),
         Some(all) => TableReader::DelimitedOf(dialect, schema, all),
@@ -58,7 +64,43 @@ pub(super) fn plan(
     let mut splitter = Splitter::new(dialect, size).within(slices.rows.skip, slices.rows.most);
     let split = split_with(&text.path, &mut splitter, |slice| slices.push_counted(&reader, slice));
     slices.rows.skip = splitter.left_to_skip();
-    split.map_err(|error| error.to_string())
+    // A header without records says nothing of types.
+    if slices.planned_to > 0 {
+        note_types(&found, slices);
+    }
+    split.map_err(|error| error.to_string())?;
+    if finds_types && infer == Infer::Sampled {
+        note_sample(&found, text, dialect, slices);
+    }
+    Ok(())
+}
+
+/// Notes the types that were found, for those of other files to be compared with.
+fn note_types(schema: &Schema, slices: &mut Slices<'_, '_, '_>) {
+    let columns = schema.names.iter().zip(&schema.types).zip(&schema.declared);
+    for ((name, of_type), _) in columns.filter(|(_, declared)| !**declared) {
+        slices.taker.sink.types.note(&name, of_type.name(), slices.name.origin, GIVE_DTYPE);
+    }
+}
+
+/// Compares the types that a sample gave with those of all of the file, once all of its slices are on their way.
+fn note_sample(sampled: &Schema, text: &PlainText, dialect: Dialect, slices: &mut Slices<'_, '_, '_>) {
+    let sink = &mut *slices.taker.sink;
+    if sink.is_stopped() || slices.rows.most == 0 {
+        return;
+    }
+    // Whatever is wrong with the file, its slices tell.
+    let Ok(whole) =
+        Schema::infer_file(&text.path, &dialect, sampled.rules.clone(), InferMode::Full, sink.stop)
+    else {
+        return;
+    };
+    let types = sampled.types.iter().zip(&whole.types).zip(&sampled.declared);
+    for (name, ((sampled, whole), declared)) in sampled.names.iter().zip(types) {
+        if sampled != whole && !declared {
+            sink.types.note_sample(&name, (sampled.name(), whole.name()), slices.name.origin);
+        }
+    }
 }
 
 /// Takes off `rows` what [`plan`] will find of them in a file whose first record has the names.
@@ -66,7 +108,9 @@ pub(super) fn count(options: &TabularOptions, text: &PlainText, size: u64, rows:
     let dialect = Dialect::new(options.delimiter, true).expect("the job file's delimiter was checked");
     let is_cut = text.broken.is_none() || cut_last_line(&text.path).is_ok();
     // No type is of interest.
-    if !is_cut || read_schema(options, Infer::Sampled, text, (dialect, &|| false)).is_err() {
+    if !is_cut
+        || read_schema(options, (Infer::Sampled, TextRules::default()), text, (dialect, &|| false)).is_err()
+    {
         return;
     }
     let mut splitter = Splitter::new(dialect, size).within(rows.skip, rows.most);
@@ -78,9 +122,15 @@ pub(super) fn count(options: &TabularOptions, text: &PlainText, size: u64, rows:
     rows.skip = splitter.left_to_skip();
 }
 
+/// How texts of fields are read.
+fn rules(options: &TabularOptions) -> TextRules {
+    let null_values = NullValues::new(options.null_values.as_deref(), &options.add_null_values);
+    TextRules { null_values, ..TextRules::default() }
+}
+
 fn read_schema(
     options: &TabularOptions,
-    infer: Infer,
+    (infer, rules): (Infer, TextRules),
     text: &PlainText,
     (dialect, stop): (Dialect, &dyn Fn() -> bool),
 ) -> Result<Schema, SchemaError> {
@@ -88,7 +138,7 @@ fn read_schema(
         Infer::Sampled => InferMode::Sampled,
         Infer::Full => InferMode::Full,
     };
-    let mut schema = Schema::infer_file(&text.path, &dialect, mode, stop)?;
+    let mut schema = Schema::infer_file(&text.path, &dialect, rules, mode, stop)?;
     let declared: Result<Vec<(&str, ColumnType)>, SchemaError> =
         options.dtype.iter().map(|(name, dtype)| dtype.parse().map(|dtype| (name.as_str(), dtype))).collect();
     schema.declare(declared?)?;

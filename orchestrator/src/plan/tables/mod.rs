@@ -465,7 +465,7 @@ impl Planner<'_, '_> {
                 let named = table.zip(self.headers.as_mut());
                 delimited::plan(&self.options, named, &text, size, &mut slices)
             }
-            TableFormat::JsonLines => json_lines::plan(table, &text, size, &mut slices),
+            TableFormat::JsonLines => json_lines::plan(&self.options, table, &text, size, &mut slices),
             TableFormat::Parquet => unreachable!("Parquet is no text"),
         };
         let planned_to = slices.planned_to;

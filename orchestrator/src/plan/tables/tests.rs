@@ -2,7 +2,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use prs_common::dataset::mltable::{Header, MlTable, Window};
-use prs_common::job::{InputKind, InputSource, MiniBatchSize};
+use prs_common::job::{Infer, InputKind, InputSource, MiniBatchSize};
 use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatch, Work};
 use prs_common::queue::QueueOptions;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::fixtures::Fixture;
+use crate::plan::PlanEnd;
 use crate::plan::schedule::{Assignment, Scheduled, schedule};
 
 const TEXT: &str = "a,b\n1,2\n3,4\n";
@@ -97,7 +98,8 @@ async fn planned(fixture: &mut Fixture) -> (Vec<String>, Option<String>) {
         Work::Slice(slice) => format!("{} records", slice.records),
         work => panic!("{work:?}"),
     };
-    planned_as(fixture, describe).await
+    let (planned, end) = planned_as(fixture, describe).await;
+    (planned, end.listed)
 }
 
 /// The columns that each mini-batch of a plan has.
@@ -113,23 +115,61 @@ async fn columns_of(fixture: &mut Fixture) -> Vec<Vec<String>> {
     planned_as(fixture, columns).await.0
 }
 
-/// What `describe` says of each mini-batch of a plan, and the sum of its listing.
+/// What `describe` says of each mini-batch of a plan, and its end.
 async fn planned_as<T: Send + 'static>(
     fixture: &mut Fixture,
     describe: impl Fn(Work<'_>) -> T + Send + 'static,
-) -> (Vec<T>, Option<String>) {
+) -> (Vec<T>, PlanEnd) {
     let (spec, work, stores) = (fixture.spec().clone(), fixture.job.work.clone(), fixture.job.inputs.clone());
     let handle = tokio::runtime::Handle::current();
     let planning = tokio::task::spawn_blocking(move || {
         let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
         let mut planned = Vec::new();
-        let sum = crate::plan::plan(&spec, &context, &|| false, &mut |batch| {
+        let end = crate::plan::plan(&spec, &context, &|| false, &mut |batch| {
             planned.extend(batch.bodies.iter().map(|body| describe(MiniBatch::decode(body).unwrap().work)));
             ControlFlow::Continue(())
         });
-        (planned, sum.unwrap().listed)
+        (planned, end.unwrap())
     });
     planning.await.unwrap()
+}
+
+#[tokio::test]
+async fn columns_with_several_types_are_told_with_their_files() {
+    let many = "1\n".repeat(1 << 20);
+    let one_late = format!("n,a\n{}x,1\n{0}", "1,1\n".repeat(300_000));
+    let delimited = TabularOptions { format: Some(TableFormat::Delimited), ..TabularOptions::default() };
+    let sampled = TabularOptions { infer: Infer::Sampled, ..delimited.clone() };
+    let declared = TabularOptions { dtype: vec![("n".to_owned(), "str".to_owned())], ..sampled.clone() };
+    let lines = TabularOptions { format: Some(TableFormat::JsonLines), ..TabularOptions::default() };
+    let table: [(TabularOptions, &[&str], &[&str]); 6] = [
+        (delimited.clone(), &["n\n1\n", "n\n2\n", "n\n"], &[]),
+        (delimited, &["n,a\n1,1\n", "n,a\n1.5,1\n"], &["float64 in", "give its dtype"]),
+        (sampled.clone(), &[&one_late], &["column \"n\" is int64 in the sample of", "and str in all of it"]),
+        (sampled, &[&format!("n\n{many}")], &[]),
+        (declared, &[&one_late], &[]),
+        (
+            lines,
+            &["{\"n\":1}\n{\"n\":2}\n", "{\"n\":null}\n{\"n\":1}"],
+            &["int64 in", "float64 in", "astype"],
+        ),
+    ];
+    for (options, files, told) in table {
+        let mut fixture = Fixture::new(0).await;
+        table_of(&mut fixture, MlTable::default());
+        let folder = fixture.inputs();
+        let input = &mut fixture.spec().inputs[0];
+        (input.mltable, input.tabular) = (None, Some(options));
+        for (number, text) in files.iter().enumerate() {
+            std::fs::write(folder.join(format!("{number}.txt")), text).unwrap();
+        }
+        let (_, end) = planned_as(&mut fixture, |_| ()).await;
+        let notes = end.notes.types_differ;
+        assert_eq!(notes.len(), usize::from(!told.is_empty()), "{notes:?}");
+        for words in told {
+            assert!(notes[0].contains(words), "{notes:?}");
+        }
+    }
 }
 
 #[tokio::test]

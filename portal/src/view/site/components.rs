@@ -33,6 +33,7 @@ static SAMPLE: LazyLock<Facts> = LazyLock::new(|| {
     Facts {
         job_id: "score-20261121-120000-1a2b".to_owned(),
         called: "score-20261121-120000-1a2b".to_owned(),
+        types_differ: Vec::new(),
         spec,
         state: JobState::Completed,
         reason: None,

@@ -1,0 +1,100 @@
+"""The types that columns of a Parquet file have because of its other rows.
+
+pandas gives whole numbers and truth values another type where one of them is missing, and a category those of
+all rows. The footer says how many values are missing, of nearly every writer; where it does not, and for
+categories, the columns are looked at that need it, once for each process, as long as all of the file is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow
+
+
+class WholeTypes:
+    """What all rows of an open file make of its columns."""
+
+    def __init__(self, file: Any, is_here: bool) -> None:
+        """`file` is a `pyarrow.parquet.ParquetFile`; `is_here` says whether all of its data can be read."""
+        self._file = file
+        self._is_here = is_here
+        # By the names of columns without columns of their own: their types, and their numbers among all such.
+        self._leaves = dict(_leaves(file.schema_arrow))
+        self._missing: dict[str, bool] = {}
+        self._categories: dict[str, Any] = {}
+
+    def given_to(self, frame: Any) -> Any:
+        """The frame of some of its rows, with the types of the whole."""
+        for position, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes)):
+            leaf = self._leaves.get(name) if isinstance(name, str) else None
+            if leaf is None:
+                continue
+            column = None
+            if getattr(dtype, "categories", None) is not None and pyarrow.types.is_dictionary(leaf[0]):
+                categories = self._categories_of(name)
+                if categories is not None:
+                    column = frame.iloc[:, position].cat.set_categories(categories)
+            elif _is_plain(dtype, leaf[0]) and self._is_missing_somewhere(name):
+                kind = object if dtype.kind == "b" else "float64"
+                column = frame.iloc[:, position].astype(kind)
+            if column is not None:
+                frame.isetitem(position, column)
+        return frame
+
+    def _is_missing_somewhere(self, name: str) -> bool:
+        if name not in self._missing:
+            self._missing[name] = self._look_for_missing(name)
+        return self._missing[name]
+
+    def _look_for_missing(self, name: str) -> bool:
+        number, groups = self._leaves[name][1], self._file.metadata
+        if self._file.schema.column(number).max_definition_level == 0:
+            return False
+        is_known = True
+        for group in range(groups.num_row_groups):
+            statistics = groups.row_group(group).column(number).statistics
+            if statistics is None or not statistics.has_null_count:
+                is_known = False
+            elif statistics.null_count > 0:
+                return True
+        if is_known or not self._is_here:
+            return False
+        batches = self._file.iter_batches(columns=[name], use_threads=False)
+        return any(batch.column(0).null_count > 0 for batch in batches)
+
+    def _categories_of(self, name: str) -> Any | None:
+        """The categories of all rows, in their order; None where not all of them can be known."""
+        if not self._is_here or self._file.metadata.num_row_groups == 1:
+            return None
+        if name not in self._categories:
+            # Rows of none: only the dictionaries of the parts are put together.
+            groups = range(self._file.metadata.num_row_groups)
+            parts = (self._file.read_row_group(group, columns=[name], use_threads=False) for group in groups)
+            column = pyarrow.chunked_array([chunk[:0] for part in parts for chunk in part.column(0).chunks])
+            table = pyarrow.table({name: column.unify_dictionaries()})
+            self._categories[name] = table.to_pandas()[name].cat.categories
+        return self._categories[name]
+
+
+def _is_plain(dtype: Any, kind: Any) -> bool:
+    """Whether a column of this type holds numbers or truth values that cannot be missing in it."""
+    types = pyarrow.types
+    of_numpy = type(dtype).__module__.split(".")[0] == "numpy"
+    return of_numpy and dtype.kind in "iub" and (types.is_integer(kind) or types.is_boolean(kind))
+
+
+def _leaves(schema: Any) -> Iterator[tuple[str, tuple[Any, int]]]:
+    number = 0
+    for field in schema:
+        count = _leaf_count(field.type)
+        if not pyarrow.types.is_nested(field.type) and schema.names.count(field.name) == 1:
+            yield field.name, (field.type, number)
+        number += count
+
+
+def _leaf_count(kind: Any) -> int:
+    if not pyarrow.types.is_nested(kind):
+        return 1
+    return sum(_leaf_count(kind.field(at).type) for at in range(kind.num_fields))
