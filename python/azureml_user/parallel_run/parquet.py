@@ -120,7 +120,7 @@ class ParquetTable:
         if keeps_tables:
             global _last_table
             _last_table = table
-        return self._types.given_to(self._to_pandas(table))
+        return self._types.given_to(self._to_pandas(table), table)
 
     def _with_its_range(self, table: Any, position: int) -> Any:
         """The table, whose first row is at `position` of the file, with its own part of the index."""
