@@ -120,6 +120,16 @@ test-mutations: $(VENV)/.dev ## the faults of tests/mutations, each of which a t
 	PRS_TEST_PYTHON="$(VENV)/bin/python" CARGO_FLAGS="$(CARGO_FLAGS)" \
 		$(VENV)/bin/python ops/test-mutations --work-dir "$(TARGET)/mutations" $(ROWS)
 
+# Not part of `make test`: it installs Polars, DuckDB and fastparquet, and writes and reads gigabytes.
+.PHONY: test-corpus
+test-corpus: test-build $(VENV)/.corpus ## files that others write, PRS_CORPUS_SEEDS [20] times some, from PRS_CORPUS_SEED [any], and PRS_CORPUS_ROWS [30000000] rows
+	rm -rf "$(TARGET)/corpus"
+	@seed="$${PRS_CORPUS_SEED:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}"; \
+	echo "PRS_CORPUS_SEED=$$seed"; \
+	$(VENV)/bin/python tests/corpus/corpus.py "$(DEBUG)/prs" "$(TARGET)/corpus" --seed "$$seed" \
+		--seeds "$${PRS_CORPUS_SEEDS:-20}" --rows "$${PRS_CORPUS_ROWS:-30000000}"
+	rm -rf "$(TARGET)/corpus"
+
 # Tests of a file share servers, and stay together; most of the time they wait.
 .PHONY: test-python
 test-python: test-build servers
@@ -276,7 +286,7 @@ install-deps: ## install what the other targets need
 .PHONY: nightly
 nightly: lint lint-features check-features audit test ## all that CI leaves out, some hours
 	PRS_FUZZ_SECONDS=300 $(MAKE) fuzz
-	$(MAKE) chaos test-mutations test-minio test-kubernetes test-control-plane test-traces test-oidc test-portal test-api compose-smoke
+	$(MAKE) chaos test-mutations test-corpus test-minio test-kubernetes test-control-plane test-traces test-oidc test-portal test-api compose-smoke
 
 .PHONY: clean
 clean: ## remove everything that was built or installed here, but no run
@@ -311,6 +321,10 @@ $(VENV)/.dev: ops/requirements-dev.txt ops/requirements-wheel.txt examples/requi
 
 $(VENV)/.api: ops/requirements-api.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-api.txt
+	@touch $@
+
+$(VENV)/.corpus: tests/corpus/requirements.txt $(VENV)/.dev
+	$(VENV)/bin/pip install -q -r tests/corpus/requirements.txt
 	@touch $@
 
 $(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
