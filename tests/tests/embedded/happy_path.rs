@@ -128,6 +128,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "submitted_at",
         "surplus",
         "tries",
+        "types_differ",
         "waits_for",
         "workers",
     ];
@@ -140,8 +141,22 @@ fn a_file_job_appends_its_rows_in_input_order() {
 
 #[test]
 fn a_file_jobs_result_is_the_same_for_any_number_of_processes() {
+    // Nothing is done before two of many are there.
+    let together = "
+import marks
+read = run
+
+def init():
+    marks.mark('up')
+
+def run(mini_batch):
+    while marks.count('up') < PROCESSES:
+        time.sleep(0.002)
+    return read(mini_batch)
+";
     let job = |processes: u32| {
-        Job::new(OUT_OF_ORDER)
+        let together = together.replace("PROCESSES", &processes.min(2).to_string());
+        Job::new(&format!("{OUT_OF_ORDER}{together}"))
             .with_files(60)
             .with("mini_batch_size", 2)
             .with("process_count_per_node", processes)
