@@ -1,4 +1,4 @@
-//! Which texts of a field are missing values: those of `pandas.read_csv`, or those that a job gives in their place.
+//! Texts of a field that are missing values: those of `pandas.read_csv`, or those that a job gives in their place.
 
 use std::collections::HashSet;
 

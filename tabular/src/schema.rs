@@ -72,7 +72,7 @@ pub struct TextRules {
     /// A byte beyond 127 is an error.
     #[serde(rename = "a")]
     pub only_ascii: bool,
-    /// Which texts are missing values.
+    /// Texts that are missing values.
     #[serde(rename = "n", default, skip_serializing_if = "NullValues::are_usual")]
     pub null_values: NullValues,
 }

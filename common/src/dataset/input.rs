@@ -34,7 +34,7 @@ pub struct Input {
     /// Which columns the paths of its files have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_format: Option<PartitionFormat>,
-    /// What is left out of the folders that it names.
+    /// Exclusions from the folders that it names.
     #[serde(default, skip_serializing_if = "Exclusions::is_empty")]
     pub exclusions: Exclusions,
 }
@@ -106,7 +106,7 @@ pub enum InputSource {
         /// URLs of the stores that its files are in, beside the fleet's own: nodes open no other.
         #[serde(default)]
         stores: Vec<String>,
-        /// What the rules of listings left out.
+        /// Entries that the rules of listings left out.
         #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
         left_out: LeftOut,
         /// What the job file names.

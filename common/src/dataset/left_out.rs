@@ -1,4 +1,4 @@
-//! What is left out of a folder that an input names: by which rules, and how much of it there was.
+//! Entries that are left out of a folder that an input names: by which rules, and how many.
 //!
 //! Nothing is left out without a word: what a rule leaves out is counted, and told with its first name. What a path, a list
 //! or a part of a glob names is never left out. The rules are the same for folders of this machine, buckets and servers.
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::input::{Input, InputKind};
 use super::remote::is_remote;
 
-/// What a job leaves out of its input, beside what every job does.
+/// Exclusions of one job, beside those of every job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exclusions {
     /// Globs of the job file: without a `/` for names at any depth, with one for paths below the folder.
@@ -150,7 +150,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Those of `input`, for a folder that it names or for what a glob of it picks.
+    /// Rules of `input`, for a folder that it names or for what a glob of it picks.
     pub fn of(input: &Input, is_glob: bool) -> Self {
         let Exclusions { ignore, outputs, is_whole } = &input.exclusions;
         if *is_whole {

@@ -210,12 +210,12 @@ pub struct PlanEnd {
     pub notes: PlanNotes,
 }
 
-/// What a plan found in its inputs that a person should know, in sentences.
+/// Findings of a plan in its inputs that a person should know, in sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanNotes {
-    /// What was left out, by the rules of their listings.
+    /// Entries that were left out, by the rules of their listings.
     pub left_out: Vec<String>,
-    /// Which columns have other types in one file than in another, or in a sample than in all of a file.
+    /// Columns that have other types in one file than in another, or in a sample than in all of a file.
     pub types_differ: Vec<String>,
 }
 

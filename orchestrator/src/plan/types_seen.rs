@@ -1,5 +1,5 @@
-//! Which columns of an input have other types in one file than in another, and in the sample of a file than in all of it: what a
-//! script may stumble over, told beside the result.
+//! Columns of an input that have other types in one file than in another, or in the sample of a file than in all of it: a script
+//! may stumble over them, so they are told beside the result.
 
 use std::collections::BTreeMap;
 

@@ -108,7 +108,7 @@ pub enum ListingError {
     BrokenLink {
         /// The link.
         link: PathBuf,
-        /// What it names.
+        /// The path that it names.
         target: PathBuf,
     },
     /// A symbolic link that leads back to a folder that holds it.
@@ -147,6 +147,14 @@ pub enum ListingError {
         /// The line, from 1.
         line: u64,
     },
+}
+
+impl ListingError {
+    /// Says that `pattern` names no file but those that were `left_out`.
+    pub fn empty(pattern: &str, left_out: &LeftOut) -> Self {
+        let told = if left_out.is_empty() { String::new() } else { format!(" ({left_out})") };
+        Self::Empty { pattern: format!("{pattern}{told}") }
+    }
 }
 
 impl ListingError {
@@ -192,7 +200,7 @@ pub struct Listing {
     sample: Option<Sample>,
     /// Which of those that are drawn.
     sample_window: Window,
-    /// What the parts that are over left out.
+    /// Entries that the parts that are over left out.
     left_out: LeftOut,
 }
 
@@ -218,7 +226,7 @@ impl Listing {
         Self::open_for(source, options, None)
     }
 
-    /// The same by the rules of `input`, where there is one.
+    /// Starts a listing by the rules of `input`, where there is one.
     fn open_for(
         source: &InputSource,
         options: ListingOptions,
@@ -258,7 +266,7 @@ impl Listing {
         })
     }
 
-    /// The same for an input, without what its [rules](Rules) leave out, and what an MLTable does.
+    /// Starts a listing of an input, without the entries that its [rules](Rules) or its MLTable leave out.
     pub fn of_input(input: &Input, options: ListingOptions) -> Result<Self, ListingError> {
         let mut listing = Self::open_for(&input.source, options, Some(input))?;
         if let Some(table) = &input.mltable {
@@ -272,7 +280,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// What has been left out so far by the rules of the input.
+    /// Entries that the rules of the input have left out so far.
     pub fn left_out(&self) -> LeftOut {
         let mut left_out = self.left_out.clone();
         for part in &self.parts {
@@ -281,13 +289,6 @@ impl Listing {
             }
         }
         left_out
-    }
-
-    /// An error that says that `pattern` names no file, and what was left out of it.
-    fn empty(&self, pattern: &str) -> ListingError {
-        let left_out = self.left_out();
-        let told = if left_out.is_empty() { String::new() } else { format!(" ({left_out})") };
-        ListingError::Empty { pattern: format!("{pattern}{told}") }
     }
 
     /// Calls `visit` for up to `max` files and returns how many there were; fewer than `max` means
@@ -360,7 +361,7 @@ impl Listing {
             let Some(part) = self.parts.front_mut() else {
                 if !self.found {
                     self.found = true;
-                    return Err(self.empty(&self.input));
+                    return Err(ListingError::empty(&self.input, &self.left_out()));
                 }
                 break;
             };
@@ -371,7 +372,9 @@ impl Listing {
             count += seen;
             if seen < wanted {
                 match part.glob.take() {
-                    Some(pattern) if !part.found => return Err(self.empty(&pattern)),
+                    Some(pattern) if !part.found => {
+                        return Err(ListingError::empty(&pattern, &self.left_out()));
+                    }
                     _ => {}
                 }
                 if let Some(Part { files: Files::Walk(walk), .. }) = self.parts.pop_front() {

@@ -339,10 +339,6 @@ impl Resolver<'_> {
 
     /// Buckets: listed, and left where they are.
     async fn remote(&self, urls: &[String]) -> Result<(Summary, LeftOut), ResolveCause> {
-        let empty = |pattern: String, left_out: &LeftOut| {
-            let told = if left_out.is_empty() { String::new() } else { format!(" ({left_out})") };
-            Err(ListingError::Empty { pattern: format!("{pattern}{told}") }.into())
-        };
         let mut left_out = LeftOut::default();
         let mut manifest = self.manifest().await?;
         let mut seen = InputProgress::default();
@@ -409,11 +405,11 @@ impl Resolver<'_> {
             let must_match = listing.is_glob() || self.input.mltable.is_some();
             let is_over = window.take == Some(0) || sample_window.take == Some(0);
             if listed == before && !is_over && must_match {
-                return empty(url.to_string(), &listing.left_out);
+                return Err(ListingError::empty(&url.to_string(), &listing.left_out).into());
             }
         }
         if listed == 0 {
-            return empty(self.input.source.label(), &left_out);
+            return Err(ListingError::empty(&self.input.source.label(), &left_out).into());
         }
         Ok((manifest.finish().await?, left_out))
     }
