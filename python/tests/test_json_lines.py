@@ -73,7 +73,7 @@ def read(tmp_path_factory):
     def read(text, part=None, of_file=None):
         path.write_bytes(text)
         names, kinds = list(of_file or []), list((of_file or {}).values())
-        reader = {"JsonLinesOf": [names, kinds]} if of_file else "JsonLines"
+        reader = {"JsonLines": [names, kinds] if of_file else [[], []]}
         work = table(path, reader, part=part)
         return slices.read(msgpack.packb(["Local", 0, 0]) + msgpack.packb(work))
 
@@ -172,7 +172,7 @@ def test_the_script_may_write_into_every_column(start, tmp_path):
         "    df['i'] += 1\n"
         "    return df\n"
     )
-    outcome = start(script, inputs=INPUTS).ready().run(table(path, "JsonLines", records=2))
+    outcome = start(script, inputs=INPUTS).ready().run(table(path, {"JsonLines": [[], []]}, records=2))
     assert outcome.error is None, outcome.error
     assert (outcome.items, outcome.rows) == (2, b"8 2.5 new False x\n3 1.0 b False {}\n")
 
@@ -198,8 +198,10 @@ def test_a_bad_line_fails_its_mini_batch_with_file_and_place(start, tmp_path, li
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"a":1}\n' + line + b'\n{"b":2}\n')
     process = start("def run(df):\n    return df\n", inputs=INPUTS).ready()
-    work = table(path, "JsonLines", origin="/in/t.jsonl.zst", part=(8, path.stat().st_size), records=2)
+    work = table(
+        path, {"JsonLines": [[], []]}, origin="/in/t.jsonl.zst", part=(8, path.stat().st_size), records=2
+    )
     outcome = process.run(work)
     assert (outcome.error.stage, outcome.error.category, outcome.items) == ("Load", "DataError", 2)
     assert outcome.error.message.startswith(f"/in/t.jsonl.zst: {message}"), outcome.error.message
-    assert process.run(table(path, "JsonLines", part=(0, 8))).rows == b"1\n"
+    assert process.run(table(path, {"JsonLines": [[], []]}, part=(0, 8))).rows == b"1\n"

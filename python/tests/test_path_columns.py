@@ -20,7 +20,7 @@ def run(df, context):
 
 def work(path, columns=COLUMNS):
     """A slice of JSON lines, whose path has these columns."""
-    made = table(path, "JsonLines", records=2)
+    made = table(path, {"JsonLines": [[], []]}, records=2)
     made["Slice"][10] = columns
     return made
 

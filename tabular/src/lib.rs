@@ -15,6 +15,7 @@
 //! What it does not do: other formats, compression, encodings but UTF-8, dates (they are strings, as
 //! `pandas.read_csv` leaves them), files on other hosts.
 
+mod column_types;
 #[cfg(feature = "delta")]
 pub mod delta;
 mod dialect;
@@ -33,6 +34,7 @@ mod split;
 mod value;
 mod write;
 
+pub use column_types::ColumnTypes;
 pub use dialect::{Dialect, DialectError};
 pub use infer::{InferMode, first_fields};
 pub use json_lines::{Kinds, Lines, LinesColumn, LinesSchema, read_lines};
@@ -46,4 +48,4 @@ pub use split::{Header, Slice, SplitError, Splitter, record_starts, split_file, 
 pub use write::{WriteError, WriteOptions, Writer, supports};
 
 /// Which rules give columns their types. A result that was made by others is none of a job that runs by these.
-pub const RULES_OF_TYPES: u32 = 3;
+pub const RULES_OF_TYPES: u32 = 4;

@@ -6,7 +6,7 @@
 //! any number of groups costs no memory. No rows are read.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,13 +20,15 @@ use prs_common::message_pack;
 use prs_common::mini_batch::{PathColumn, PathValue, SliceRef, StoreRef, Work};
 use prs_common::near_name::nearest;
 use prs_common::storage::{DiskError, StorageExt, TransferError};
-use prs_tabular::TableReader;
+use prs_tabular::{ColumnTypes, TableReader};
 use serde::Deserialize;
 
 use super::partitions::Keys;
 use super::{PlanContext, PlanError, Sink};
 use crate::inputs::manifest::{File as Listed, ManifestReader, ObjectReader, Source};
 
+/// Why a list cannot be used.
+const UNKNOWN_READER: &str = "it does not say how rows are read";
 /// Names of columns that a message has.
 const NAMED: usize = 20;
 
@@ -48,6 +50,7 @@ pub(super) fn plan(
         lists.push(List::open(bucket)?);
     }
     check_keys(&lists, keys)?;
+    let mut readers = Readers::of(&lists);
     let mut next = BinaryHeap::new();
     for (number, list) in lists.iter_mut().enumerate() {
         if let Some(group) = list.next()? {
@@ -55,7 +58,7 @@ pub(super) fn plan(
         }
     }
     while let Some(Reverse((_, number, group))) = next.pop() {
-        hand_over(&lists[number], &group, keys, position, sink)?;
+        hand_over(&lists[number], &group, &mut readers, (keys, position), sink)?;
         if sink.is_stopped() {
             return Ok(());
         }
@@ -83,6 +86,49 @@ fn check_keys(lists: &[List], keys: Keys<'_>) -> Result<(), PlanError> {
         }
     };
     Err(PlanError::KeyNowhere { input, key, hint })
+}
+
+/// The readers of groups, which have the columns of all files of the input, with the types that these have together, whichever
+/// files a group has rows of.
+#[derive(Default)]
+struct Readers {
+    /// Nothing where a sample gave the types: then each file keeps its own.
+    together: Option<ColumnTypes>,
+    /// Readers, encoded, by those of their files: some that were used last.
+    recent: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Readers {
+    /// Those that are kept.
+    const RECENT: usize = 64;
+
+    fn of(lists: &[List]) -> Self {
+        // By the first slice of each, which is the order of the files; one may have rows in many lists.
+        let mut files = BTreeMap::new();
+        for Reader { types, first, .. } in lists.iter().flat_map(|list| &list.readers) {
+            let Some(types) = types else { return Self::default() };
+            files.entry(*first).or_insert(types);
+        }
+        Self { together: Some(ColumnTypes::together(files.into_values())), recent: HashMap::new() }
+    }
+
+    /// What takes the place of this reader of a file, encoded.
+    fn encoded(&mut self, reader: &Reader) -> Option<Vec<u8>> {
+        let together = match &self.together {
+            Some(together) if reader.is_arrow || reader.types.as_ref() != Some(together) => together,
+            _ => return Some(reader.encoded.clone()),
+        };
+        if let Some(known) = self.recent.get(&reader.encoded) {
+            return Some(known.clone());
+        }
+        let of_file = Box::new(message_pack::decode(&reader.encoded).ok()?);
+        let encoded = message_pack::encode(&TableReader::Among(of_file, together.clone()));
+        if self.recent.len() >= Self::RECENT {
+            self.recent.clear();
+        }
+        self.recent.insert(reader.encoded.clone(), encoded.clone());
+        Some(encoded)
+    }
 }
 
 /// The folder of lists that were brought, removed in the end.
@@ -239,12 +285,20 @@ struct DescribedReader {
     kind: String,
     reader: String,
     columns: String,
+    /// Names and types of the columns of a table.
+    types: Vec<(String, String)>,
+    /// The first slice that is read so.
+    first: u64,
 }
 
 /// How rows are read, as a descriptor has it.
 struct Reader {
     encoded: Vec<u8>,
     columns: Vec<u8>,
+    /// The columns of the data, where their types are known.
+    types: Option<ColumnTypes>,
+    first: u64,
+    is_arrow: bool,
 }
 
 /// A group of a list.
@@ -278,14 +332,18 @@ impl List {
         let First { readers, files, absent, seen } =
             first.ok_or_else(|| damaged(&list.name(), "it is empty"))?;
         (list.files, list.absent, list.seen) = (files, absent, seen);
-        for DescribedReader { kind, reader, columns } in readers {
-            let decoded = bytes_of(&reader).zip(bytes_of(&columns));
-            let (mut reader, columns) =
-                decoded.ok_or_else(|| damaged(&list.name(), "it does not say how rows are read"))?;
-            if kind == "arrow" {
-                reader = message_pack::encode(&TableReader::Arrow);
-            }
-            list.readers.push(Reader { encoded: reader, columns });
+        for DescribedReader { kind, reader, columns, types, first } in readers {
+            let unknown = || damaged(&list.name(), UNKNOWN_READER);
+            let (mut encoded, columns) = bytes_of(&reader).zip(bytes_of(&columns)).ok_or_else(unknown)?;
+            let is_arrow = kind == "arrow";
+            let types = if is_arrow {
+                encoded = message_pack::encode(&TableReader::Arrow);
+                Some(ColumnTypes::new(types))
+            } else {
+                let of_file: TableReader = message_pack::decode(&encoded).map_err(|_| unknown())?;
+                of_file.column_types()
+            };
+            list.readers.push(Reader { encoded, columns, types, first, is_arrow });
         }
         Ok(list)
     }
@@ -332,8 +390,8 @@ impl List {
 fn hand_over(
     list: &List,
     group: &Group,
-    keys: Keys<'_>,
-    position: u32,
+    readers: &mut Readers,
+    (keys, position): (Keys<'_>, u32),
     sink: &mut Sink<'_>,
 ) -> Result<(), PlanError> {
     let columns = keys.names.iter().zip(&group.keys);
@@ -345,9 +403,15 @@ fn hand_over(
     let origins: Option<Vec<Origin>> =
         group.pieces.iter().map(|(.., files, more)| list.origin(files, *more)).collect();
     let origins = origins.ok_or_else(absent)?;
-    for (&(reader, start, end, records, checksum, ..), (origin, name_at)) in group.pieces.iter().zip(&origins)
+    let mut encoded = Vec::with_capacity(group.pieces.len());
+    for (reader, ..) in &group.pieces {
+        let reader = list.readers.get(*reader).ok_or_else(absent)?;
+        encoded.push(readers.encoded(reader).ok_or_else(|| damaged(&list.name(), UNKNOWN_READER))?);
+    }
+    for ((&(reader, start, end, records, checksum, ..), (origin, name_at)), encoded) in
+        group.pieces.iter().zip(&origins).zip(&encoded)
     {
-        let Reader { encoded, columns } = list.readers.get(reader).ok_or_else(absent)?;
+        let Reader { columns, .. } = list.readers.get(reader).ok_or_else(absent)?;
         slices.push(SliceRef {
             store: store.describe(),
             key,
@@ -377,6 +441,7 @@ fn hand_over(
 #[cfg(test)]
 mod tests {
     use prs_common::job::{InputKind, InputSource};
+    use prs_tabular::LinesSchema;
 
     use super::*;
 
@@ -432,5 +497,41 @@ mod tests {
             told.ends_with(r#"the key "day" of partition_keys: they have "n", "time": name some of these"#),
             "{told}"
         );
+    }
+
+    #[test]
+    fn groups_are_read_with_the_types_of_all_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let columns = |of_type: &str| ColumnTypes::new([("a".to_owned(), of_type.to_owned())]);
+        let text = |of_type: &str| {
+            let found = format!("[[\"a\",\"{of_type}\"]]");
+            let reader = |first: u32| {
+                format!(r#"{{"kind":"arrow","reader":"","columns":"","types":{found},"first":{first}}}"#)
+            };
+            format!(
+                r#"{{"readers":[{}],"files":[],"absent":[],"seen":[]}}"#,
+                reader(u32::from(of_type == "int64"))
+            )
+        };
+        let lists = ["int64", "float64"].map(|of_type| list(folder.path(), of_type, &text(of_type)));
+        let mut readers = Readers::of(&lists);
+        let both = vec!["float64".to_owned(), "int64".to_owned()];
+        let together = ColumnTypes(vec![("a".to_owned(), both)]);
+        for list in &lists {
+            let encoded = readers.encoded(&list.readers[0]).unwrap();
+            let expected = TableReader::Among(Box::new(TableReader::Arrow), together.clone());
+            assert_eq!(message_pack::decode::<TableReader>(&encoded).unwrap(), expected);
+        }
+        // What is as all files have it is read as its file is; so is all where one does not tell its types.
+        let plain = message_pack::encode(&TableReader::JsonLines(LinesSchema::default()));
+        let mut of_text = |types: Option<ColumnTypes>| {
+            let columns = Vec::new();
+            readers.encoded(&Reader { encoded: plain.clone(), columns, types, first: 0, is_arrow: false })
+        };
+        assert_eq!(of_text(Some(together.clone())).unwrap(), plain);
+        assert_ne!(of_text(Some(columns("int64"))).unwrap(), plain);
+        let of_sample =
+            Reader { encoded: plain.clone(), columns: Vec::new(), types: None, first: 0, is_arrow: false };
+        assert_eq!(Readers::default().encoded(&of_sample).unwrap(), plain);
     }
 }

@@ -182,6 +182,17 @@ class Frames:
         )
         return self._pandas.concat(parts, ignore_index=is_numbered)
 
+    def types_of_files(self, columns: list[tuple[str, list[str]]]) -> Any:
+        """The types of columns that stand in several files, from those that each has there."""
+        from azureml_user.parallel_run import column_types
+
+        return column_types.Types(columns, self._dtype_of)
+
+    def _dtype_of(self, noted: str) -> Any:
+        if noted.startswith("~"):
+            return self._rows_behind(_examples({0: noted[1:]}), [])[0].dtype
+        return self._text() if noted == "str" else self._pandas.api.types.pandas_dtype(noted)
+
     def want_slices(self, arguments: list[str]) -> None:
         """Has each frame come with its slice, for the step of a shuffle that splits, with these arguments."""
         from azureml_user.parallel_run import parquet, shuffle_split
@@ -199,14 +210,15 @@ class Frames:
         the slice: numbers that outlive what is done with it."""
         import numpy
 
-        from azureml_user.parallel_run import parquet, shuffle_split
+        from azureml_user.parallel_run import column_types, parquet, shuffle_split
 
         table = parquet.take_last_table() if lines is None else None
+        types = column_types.noted(frame) if lines is None else []
         if lines is not None and len(starts) // 8 - 1 > len(frame):
             # Lines were left out.
             starts = self._valid_starts(lines, starts)
         texts, self._texts = self._texts, {}
-        shuffle_split.current = shuffle_split.Slice(lines, starts, table, *described, texts)
+        shuffle_split.current = shuffle_split.Slice(lines, starts, table, *described, texts, types)
         # Of a range pandas makes a RangeIndex, and what drops rows numbers such rows anew.
         frame.index = self._pandas.Index(numpy.arange(len(frame), dtype="int64"))
 

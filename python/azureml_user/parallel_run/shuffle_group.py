@@ -5,10 +5,11 @@ in the order of the input, and written to `INPUT/BUCKET.rows`: text as it is, ta
 is where is said by `INPUT/BUCKET.groups`, a JSON value a line: first how rows are read, then each group, in
 the order of the first rows:
 
-    {"readers": [{"kind": ..., "reader": ..., "columns": ...}, ...], "files": [["origin", name_at], ...],
-     "absent": [...], "seen": [...]}
+    {"readers": [{"kind": ..., "reader": ..., "columns": ..., "types": ..., "first": ...}, ...],
+     "files": [["origin", name_at], ...], "absent": [...], "seen": [...]}
     {"first": [slice, row], "keys": [...], "pieces": [[reader, start, end, rows, checksum, files, more], ...]}
 
+`types` are those of the columns of a table, `first` is the number of the first slice that is read so.
 `absent` are keys that no record of the bucket's slices has, `seen` are names that they have. A group has
 several pieces where files are read in different ways; each says of which files its rows are: the numbers of
 the first ones, and how many more there are. Memory holds one file of a bucket at a time, and so many bytes of
@@ -99,16 +100,16 @@ class Bucket:
         self.file_of: list[int] = []
         self.absent: list[str] | None = None
         seen: dict[str, None] = {}
-        numbers: dict[tuple[Any, ...], int] = {}
+        numbers: dict[tuple[str, str], int] = {}
         files: dict[tuple[str, int], int] = {}
         known: dict[tuple[str, ...], Group] = {}
         for number, part in enumerate(self.parts):
             head = part.head
-            described = {name: head[name] for name in ("kind", "reader", "columns")}
-            same = (*described.values(), head["origin"] if keeps_origins else "")
+            described = {name: head[name] for name in ("kind", "reader", "columns", "types")}
+            same = (_line(described), head["origin"] if keeps_origins else "")
             reader = numbers.setdefault(same, len(self.readers))
             if reader == len(self.readers):
-                self.readers.append(described)
+                self.readers.append({**described, "first": head["slice"]})
             of_file = (head["origin"], head["name_at"])
             file = files.setdefault(of_file, len(self.files))
             if file == len(self.files):

@@ -48,6 +48,8 @@ class Slice:
     names: list[Any] | None
     # Columns of delimited text whose numbers became floats that are not exact, as the text has them.
     texts: dict[str, list[str | None]] = field(default_factory=dict)
+    # Of a table of Arrow: names and types of the columns that its frame has, as `column_types` notes them.
+    types: list[list[str]] = field(default_factory=list)
 
 
 class Settings:
@@ -141,6 +143,7 @@ def split(frame: Any, raw: Slice, keys: list[str], buckets: int) -> Any:
         # Slices of a Parquet file have a reader each; what its rows are now read with is their schema.
         "reader": (raw.reader if raw.table is None else rows.schema()).hex(),
         "columns": raw.columns.hex(),
+        "types": raw.types,
         "origin": raw.origin,
         "name_at": raw.name_at,
         # Keys that no record of the slice has, and names that records have.

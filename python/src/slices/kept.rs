@@ -28,17 +28,12 @@ pub(super) fn keep_slice(
     let found = match message_pack::decode(slice.reader) {
         Ok(TableReader::Delimited(dialect, schema)) => delimited(&dialect, schema.names.iter().collect()),
         Ok(TableReader::DelimitedOf(dialect, _, all)) => delimited(&dialect, all),
-        Ok(
-            TableReader::JsonLines
-            | TableReader::ValidJsonLines
-            | TableReader::JsonLinesOf(_)
-            | TableReader::ValidJsonLinesOf(_),
-        ) => {
+        Ok(TableReader::JsonLines(_) | TableReader::ValidJsonLines(_)) => {
             names = None;
             Ok(Some(py.detach(|| line_starts(bytes))))
         }
-        // What cannot be read has failed before.
-        Ok(TableReader::Parquet(_) | TableReader::Arrow) | Err(_) => Ok(None),
+        // What cannot be read has failed before; nothing is put together twice.
+        Ok(TableReader::Parquet(_) | TableReader::Arrow | TableReader::Among(..)) | Err(_) => Ok(None),
     };
     let starts = match found {
         Ok(found) => found,

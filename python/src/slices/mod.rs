@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use prs_common::message_pack;
 use prs_common::mini_batch::SliceRef;
 use prs_common::wire::{ErrorInfo, Stage};
+use prs_tabular::TableReader;
 use prs_tabular::parquet::RowGroups;
-use prs_tabular::{LinesSchema, TableReader};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -37,6 +37,8 @@ const KEPT_BUFFER: usize = 64 * 1024 * 1024;
 struct Known {
     encoded: Vec<u8>,
     reader: Reader,
+    /// A `column_types.Types`, where the rows are among those of other files.
+    types: Option<Py<PyAny>>,
 }
 
 /// How the slices of a file are read.
@@ -217,34 +219,42 @@ impl SliceReader {
         if self.bytes.capacity() > KEPT_BUFFER && self.wanted.is_none() {
             self.bytes = Vec::new();
         }
-        loaded
+        let Some(types) = known.types.as_ref().map(|types| types.bind(py).clone()) else { return loaded };
+        let loaded = match loaded? {
+            Ok(loaded) => loaded,
+            Err(error) => return Ok(Err(error)),
+        };
+        let frame = types.call_method1(intern!(py, "given_to"), (loaded.frame,))?;
+        Ok(Ok(Loaded { frame, ..loaded }))
     }
 }
 
 fn learn(frames: &Bound<'_, PyAny>, encoded: &[u8]) -> PyResult<Result<Known, ErrorInfo>> {
-    let reader = match message_pack::decode(encoded) {
-        Ok(TableReader::Delimited(dialect, schema)) => {
+    let refused = |error: &dyn Display| {
+        ErrorInfo::new(Stage::Load, "DescriptorError", format!("the reader of the mini-batch: {error}"))
+    };
+    let (described, types) = match message_pack::decode(encoded) {
+        Ok(TableReader::Among(described, types)) => {
+            let types = frames.call_method1(intern!(frames.py(), "types_of_files"), (types.0,))?;
+            (*described, Some(types.unbind()))
+        }
+        Ok(described) => (described, None),
+        Err(error) => return Ok(Err(refused(&error))),
+    };
+    let reader = match described {
+        TableReader::Delimited(dialect, schema) => {
             Reader::Delimited(Delimited::new(frames, dialect, schema, None)?)
         }
-        Ok(TableReader::DelimitedOf(dialect, schema, all)) => {
+        TableReader::DelimitedOf(dialect, schema, all) => {
             Reader::Delimited(Delimited::new(frames, dialect, schema, Some(all))?)
         }
-        Ok(TableReader::Parquet(row_groups)) => Reader::Parquet(row_groups),
-        Ok(TableReader::Arrow) => Reader::Arrow,
-        Ok(TableReader::JsonLines) => {
-            Reader::JsonLines(JsonLines::new(frames, LinesSchema::default(), false)?)
-        }
-        Ok(TableReader::ValidJsonLines) => {
-            Reader::JsonLines(JsonLines::new(frames, LinesSchema::default(), true)?)
-        }
-        Ok(TableReader::JsonLinesOf(schema)) => Reader::JsonLines(JsonLines::new(frames, schema, false)?),
-        Ok(TableReader::ValidJsonLinesOf(schema)) => Reader::JsonLines(JsonLines::new(frames, schema, true)?),
-        Err(error) => {
-            let message = format!("the reader of the mini-batch: {error}");
-            return Ok(Err(ErrorInfo::new(Stage::Load, "DescriptorError", message)));
-        }
+        TableReader::JsonLines(schema) => Reader::JsonLines(JsonLines::new(frames, schema, false)?),
+        TableReader::ValidJsonLines(schema) => Reader::JsonLines(JsonLines::new(frames, schema, true)?),
+        TableReader::Parquet(row_groups) => Reader::Parquet(row_groups),
+        TableReader::Arrow => Reader::Arrow,
+        TableReader::Among(..) => return Ok(Err(refused(&"it is among others twice"))),
     };
-    Ok(Ok(Known { encoded: encoded.to_owned(), reader }))
+    Ok(Ok(Known { encoded: encoded.to_owned(), reader, types }))
 }
 
 fn load_error(category: &str, slice: SliceRef<'_>, reason: &dyn Display) -> ErrorInfo {

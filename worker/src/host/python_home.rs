@@ -27,6 +27,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "__init__.py",
     "parallel_run/__init__.py",
     "parallel_run/command.py",
+    "parallel_run/column_types.py",
     "parallel_run/concurrent.py",
     "parallel_run/context.py",
     "parallel_run/conversions.py",

@@ -25,16 +25,12 @@ pub(super) fn plan(
         }
         Infer::Sampled => None,
     };
-    for (name, kinds) in schema.iter().flat_map(|schema| schema.names.iter().zip(&schema.kinds)) {
+    let schema = schema.unwrap_or_default();
+    for (name, kinds) in schema.names.iter().zip(&schema.kinds) {
         slices.taker.sink.types.note(name, kinds.type_name(), slices.name.origin, CONVERT);
     }
-    let reader = match schema {
-        Some(schema) if drops_invalid => TableReader::ValidJsonLinesOf(schema),
-        Some(schema) => TableReader::JsonLinesOf(schema),
-        None if drops_invalid => TableReader::ValidJsonLines,
-        None => TableReader::JsonLines,
-    };
-    let reader = message_pack::encode(&reader);
+    let form = if drops_invalid { TableReader::ValidJsonLines } else { TableReader::JsonLines };
+    let reader = message_pack::encode(&form(schema));
     let (mut skip, most, is_cut) = (slices.rows.skip, slices.rows.most, text.broken.is_some());
     let split = split_lines_within(&text.path, size, is_cut, &mut skip, most, |part| match part {
         LinesPart::Slice(slice) => slices.push_counted(&reader, slice),
