@@ -194,11 +194,12 @@ def row_groups(
     *,
     records: int | None = None,
     footer_file: str = "",
+    types_file: str = "",
     origin: str = "",
     of_table: list[Any] | None = None,
 ) -> dict[str, Any]:
     """The work of row groups of a Parquet file as it is now, or of some rows of one; `footer_file` will have
-    its footer, and `of_table` are the columns of its Delta table."""
+    its footer, `types_file` the data that decides on types; `of_table` are the columns of its Delta table."""
     import pyarrow.parquet
 
     if records is None:
@@ -208,7 +209,7 @@ def row_groups(
     content = path.read_bytes()
     (length,) = struct.unpack("<I", content[-8:-4])
     place = (len(content) - 8 - length, len(content))
-    reader = {"Parquet": [groups, rows, None, [], place, footer_file, of_table]}
+    reader = {"Parquet": [groups, rows, None, [], place, footer_file, bool(types_file), types_file, of_table]}
     return table(path, reader, origin=origin, part=place, records=records)
 
 

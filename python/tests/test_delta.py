@@ -15,6 +15,7 @@ from harness import PACKAGE, row_groups
 
 sys.path.append(str(PACKAGE.parent))
 from azureml_user.parallel_run import delta, parquet
+from azureml_user.parallel_run.parquet_types import WholeTypes
 
 UTC = datetime.timezone.utc
 
@@ -106,7 +107,8 @@ def test_points_in_time_of_the_older_form_are_those_of_the_table(tmp_path):
     path = tmp_path / "t.parquet"
     times = [datetime.datetime(2024, 5, 1, 2, 3, 4), datetime.datetime(9999, 1, 1)]
     pq.write_table(pa.table({"when": times}), path, use_deprecated_int96_timestamps=True)
-    table = parquet.ParquetTable(str(path), parquet.read_footer(path.read_bytes()), True)
+    footer = parquet.read_footer(path.read_bytes())
+    table = parquet.ParquetTable(str(path), footer, True, WholeTypes(footer, str(path)))
     frame = table.frame(0, 1, None, None, [of_file("when", "timestamp")])
     assert str(frame["when"].dtype) == "datetime64[us, UTC]"
     assert list(frame["when"]) == [pd.Timestamp(time, tz="UTC") for time in times]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 sys.path.append(str(PACKAGE.parent))
 from azureml_user.parallel_run import parquet
+from azureml_user.parallel_run.parquet_types import WholeTypes
 
 INPUTS = [["sales", "tabular", "/in/*.parquet"]]
 IDS = "def run(df):\n    return list(df['id'])\n"
@@ -36,7 +37,13 @@ def path(tmp_path):
 
 def open_table(path):
     """The file as a process opens it."""
-    return parquet.ParquetTable(str(path), parquet.read_footer(path.read_bytes()))
+    return of_some_data(path, str(path))
+
+
+def of_some_data(path, of_types):
+    """The same where the data that decides on types is in the file `of_types`."""
+    footer = parquet.read_footer(path.read_bytes())
+    return parquet.ParquetTable(str(path), footer, False, WholeTypes(footer, of_types))
 
 
 def test_parts_of_a_row_group_come_in_any_order(path):
@@ -155,9 +162,8 @@ def test_a_copy_of_some_data_has_the_types_that_the_footer_tells(tmp_path):
         for row in rows:
             values = {name: pa.array([value], kind) for name, value, kind in zip(columns, row, kinds)}
             writer.write_table(pa.table(values, schema))
-    footer = parquet.read_footer(path.read_bytes())
-    for is_whole, categories in [(True, ["x", "y"]), (False, ["x"])]:
-        frame = parquet.ParquetTable(str(path), footer, is_whole=is_whole).frame(0, 1, None, None)
+    for of_types, categories in [(str(path), ["x", "y"]), (None, ["x"])]:
+        frame = of_some_data(path, of_types).frame(0, 1, None, None)
         assert list(map(str, frame.dtypes)) == ["float64", "int64", "object", "category"]
         assert list(frame["kind"].cat.categories) == categories
     assert list(pd.read_parquet(path)["kind"].cat.categories) == ["x", "y"]
@@ -168,10 +174,10 @@ def test_a_copy_of_some_data_has_the_types_that_the_footer_tells(tmp_path):
         second.data_page_offset - second.dictionary_page_offset
     )
     path.write_bytes(content)
-    frame = parquet.ParquetTable(str(path), footer).frame(0, 1, None, None)
+    frame = open_table(path).frame(0, 1, None, None)
     assert list(frame["kind"].cat.categories) == ["x"]
     with pytest.raises((OSError, pa.ArrowException)):
-        parquet.ParquetTable(str(path), footer).frame(1, 2, None, None)
+        open_table(path).frame(1, 2, None, None)
 
 
 def test_a_group_without_fields_is_a_column_without_values(tmp_path):

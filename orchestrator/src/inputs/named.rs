@@ -47,7 +47,7 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
         StoreRef::Shared | StoreRef::Job => Some(format!("the object {key}, which is no input of the job")),
         StoreRef::Url(url) => Some(format!("{}, and input {} is not there", shown(url), input.name)),
     };
-    let slice = |slice: &SliceRef<'_>| object(slice.store, slice.key).or_else(|| footer_file(slice));
+    let slice = |slice: &SliceRef<'_>| object(slice.store, slice.key).or_else(|| file_beside(slice));
     match &mini_batch.work {
         Work::Files { base: "", paths, .. } => paths.iter().find_map(|path| local(path)),
         Work::Files { base, paths, .. } => paths.iter().find_map(|path| local(&format!("{base}/{path}"))),
@@ -66,15 +66,17 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
     }
 }
 
-/// The file with the footer of a slice of Parquet, which a node names itself once it has fetched one.
-fn footer_file(slice: &SliceRef<'_>) -> Option<String> {
+/// A file beside the data of a slice of Parquet, which a node names itself once it has fetched one.
+fn file_beside(slice: &SliceRef<'_>) -> Option<String> {
     // Of a slice in a store the node writes the name over.
     if slice.store != StoreRef::Local {
         return None;
     }
     match message_pack::decode(slice.reader) {
-        Ok(TableReader::Parquet(groups)) if !groups.footer_file.is_empty() => {
-            Some(format!("the file {} for a footer", groups.footer_file))
+        Ok(TableReader::Parquet(groups)) => {
+            let files = [(&groups.footer_file, "a footer"), (&groups.types_file, "types")];
+            let named = files.into_iter().find(|(file, _)| !file.is_empty());
+            named.map(|(file, of_what)| format!("the file {file} for {of_what}"))
         }
         _ => None,
     }
@@ -161,20 +163,32 @@ mod tests {
         let spec = JobSpec::new("job-1", "/code", "main.py", inputs);
         let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
         // Of what a node fetched it names the file with the footer itself.
-        let row_groups = |footer_file: &str| {
+        let row_groups = |footer_file: &str, types_file: &str| {
             let (groups, data, footer) = (0..1, Vec::new(), 0..1);
-            let (rows, columns, footer_file) = (None, None, footer_file.to_owned());
-            let reader = RowGroups { groups, rows, columns, data, footer, footer_file, of_table: None };
+            let [footer_file, types_file] = [footer_file, types_file].map(str::to_owned);
+            let (rows, columns, is_in_doubt, of_table) = (None, None, false, None);
+            let reader = RowGroups {
+                groups,
+                rows,
+                columns,
+                data,
+                footer,
+                footer_file,
+                is_in_doubt,
+                types_file,
+                of_table,
+            };
             message_pack::encode(&TableReader::Parquet(reader))
         };
-        let (plain, forged) = (row_groups(""), row_groups("/etc/shadow"));
+        let (plain, forged) = (row_groups("", ""), row_groups("/etc/shadow", ""));
+        let forged_types = row_groups("", "/etc/shadow");
         let parquet = |store, key, reader| match slice(store, key) {
             Work::Slice(slice) => Work::Slice(SliceRef { reader, ..slice }),
             work => work,
         };
         let files = || Work::Files { base: "/in", paths: vec!["a"], versions: &[], names: Vec::new() };
         // The work, and the inputs that may have it.
-        let table: [(Work<'_>, &[u32]); 20] = [
+        let table: [(Work<'_>, &[u32]); 21] = [
             (files(), &[0, 3, 4]),
             (
                 Work::Files {
@@ -200,6 +214,7 @@ mod tests {
             (slice(StoreRef::Url("file:///etc"), "shadow"), &[]),
             (parquet(StoreRef::Local, "/in/a", &plain), &[0, 3, 4]),
             (parquet(StoreRef::Local, "/in/a", &forged), &[]),
+            (parquet(StoreRef::Local, "/in/a", &forged_types), &[]),
             (parquet(StoreRef::Shared, &uploaded, &forged), &[0, 1, 2, 3, 4]),
             (Work::Stored { key: "plan/0000000007", items: 1, checksum: 0 }, &[0, 1, 2, 3, 4]),
             (Work::Stored { key: "plan/0000000008", items: 1, checksum: 0 }, &[]),

@@ -3,9 +3,11 @@
 //! What was fetched, and slices of tables, stand in the test itself, or in a folder beside it; files of this machine are
 //! named.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -15,7 +17,7 @@ use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatch, PathColumn, PathValue, SliceRef, Work};
 use prs_jobs::homes::cache::python_home;
 use prs_tabular::TableReader;
-use prs_tabular::parquet::RowGroups;
+use prs_tabular::parquet::{Footer, RowGroups};
 use serde_json::Value;
 
 use super::Trial;
@@ -270,9 +272,24 @@ fn row_groups(
     let footer = if footer_file.is_empty() { data.clone() } else { work.join(footer_file) };
     let mut parts = "PARTS = {\n".to_owned();
     let mut left = place.largest();
+    let length = |range: &Range<u64>| Some(range.end.saturating_sub(range.start));
+    let types_file = std::mem::take(&mut groups.types_file);
+    let types = if types_file.is_empty() { data.clone() } else { work.join(types_file) };
+    // The test has one file, of which all data is there that decides on types.
+    let bytes = read(&footer, groups.footer.start, length(&groups.footer), &mut place.largest())?;
+    let in_doubt = Footer::read(&bytes, groups.footer.start, groups.columns.as_deref());
+    let in_doubt = in_doubt.map_or_else(|_| Vec::new(), |footer| footer.in_doubt());
+    groups.is_in_doubt = !in_doubt.is_empty();
     let places = groups.data.iter().map(|range| (&data, range)).chain([(&footer, &groups.footer)]);
-    for (path, range) in places {
-        let content = read(path, range.start, Some(range.end.saturating_sub(range.start)), &mut left)?;
+    let mut longest = BTreeMap::new();
+    for (path, range) in in_doubt.iter().map(|range| (&types, range)).chain(places) {
+        let known = longest.entry(range.start).or_insert((path, range));
+        if known.1.end < range.end {
+            *known = (path, range);
+        }
+    }
+    for (path, range) in longest.into_values() {
+        let content = read(path, range.start, length(range), &mut left)?;
         let part = place.put(&format!("part_{}", range.start), &content)?;
         let _ = writeln!(parts, "    {}: {part},", range.start);
     }

@@ -81,15 +81,15 @@ class ParquetTable:
     """An open file. Of a row group that is read in parts it keeps how far it came, so that one part after the
     other costs as much as the whole."""
 
-    def __init__(self, path: str, footer: Any, is_delta: bool = False, is_whole: bool = True) -> None:
+    def __init__(self, path: str, footer: Any, is_delta: bool, types: WholeTypes) -> None:
         """Opens `path`, which has this footer, or whose columns lie where it says. Points in time of a Delta
-        table are of microseconds, also in the older form. A copy that is not whole has some of the data."""
+        table are of microseconds, also in the older form. `types` are those of all of the file."""
         unit = "us" if is_delta else None
         self._file = pyarrow.parquet.ParquetFile(
             path, metadata=footer, page_checksum_verification=True, coerce_int96_timestamp_unit=unit
         )
         self._to_pandas = _to_pandas()
-        self._types = WholeTypes(self._file, is_whole)
+        self._types = types
         self._part: _Part | None = None
         self._schema = self._file.schema_arrow
         self._range = _described_range(self._schema)

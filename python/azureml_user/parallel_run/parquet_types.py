@@ -2,8 +2,8 @@
 
 pandas gives whole numbers and truth values another type where one of them is missing, within lists too, and a
 category those of all rows. The footer says how many values are missing, of nearly every writer; where it does
-not, and for lists and categories, the columns are looked at that need it, once for each process, as long as
-all of the file is here.
+not, and for lists and categories, the columns are looked at that need it, once for each process. Of a file in
+a store these columns come beside the row groups of a mini-batch (`parquet/doubt.rs` of prs-tabular).
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow
+import pyarrow.parquet
 
 
 class WholeTypes:
-    """What all rows of an open file make of its columns."""
+    """What all rows of a file make of its columns."""
 
-    def __init__(self, file: Any, is_here: bool) -> None:
-        """`file` is a `pyarrow.parquet.ParquetFile`; `is_here` says whether all of its data can be read."""
-        self._file = file
-        self._is_here = is_here
+    def __init__(self, footer: Any, path: str | None) -> None:
+        """`path` has the data that decides, at the places that the footer says; None where the rows that are
+        read are all rows, or nothing is in doubt."""
+        self._is_here = path is not None
+        self._metadata = footer
+        self._path = path
+        self._open: Any = None
         # By the names of columns that hold values or lists of numbers: their types, and the numbers of their
         # values among those of all columns.
-        self._leaves = dict(_leaves(file.schema_arrow))
+        self._leaves = dict(_leaves(footer.schema.to_arrow_schema()))
         self._missing: dict[str, bool] = {}
         self._categories: dict[str, Any] = {}
 
@@ -61,8 +65,8 @@ class WholeTypes:
         return self._missing[name]
 
     def _look_for_missing(self, name: str) -> bool:
-        (kind, number), groups = self._leaves[name], self._file.metadata
-        if self._file.schema.column(number).max_definition_level == 0:
+        (kind, number), groups = self._leaves[name], self._metadata
+        if groups.schema.column(number).max_definition_level == 0:
             return False
         in_doubt = []
         for group in range(groups.num_row_groups):
@@ -78,21 +82,26 @@ class WholeTypes:
             return False
         return any(map(_missing_within, self._parts(name, in_doubt)))
 
+    def _file(self) -> Any:
+        if self._open is None:
+            self._open = pyarrow.parquet.ParquetFile(self._path, metadata=self._metadata)
+        return self._open
+
     def _parts(self, name: str, groups: Iterable[int]) -> Iterator[Any]:
         """A column, one row group after the other. One that is damaged says nothing of the others."""
         for group in groups:
             try:
-                yield self._file.read_row_group(group, columns=[name], use_threads=False).column(0)
+                yield self._file().read_row_group(group, columns=[name], use_threads=False).column(0)
             except (pyarrow.ArrowException, OSError):
                 continue
 
     def _categories_of(self, name: str) -> Any | None:
         """The categories of all rows, in their order; None where not all of them can be known."""
-        if not self._is_here or self._file.metadata.num_row_groups == 1:
+        if not self._is_here or self._metadata.num_row_groups == 1:
             return None
         if name not in self._categories:
             # Rows of none: only the dictionaries of the parts are put together.
-            parts = self._parts(name, range(self._file.metadata.num_row_groups))
+            parts = self._parts(name, range(self._metadata.num_row_groups))
             column = pyarrow.chunked_array([chunk[:0] for part in parts for chunk in part.chunks])
             table = pyarrow.table({name: column.unify_dictionaries()})
             self._categories[name] = table.to_pandas()[name].cat.categories

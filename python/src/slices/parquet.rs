@@ -30,6 +30,8 @@ struct KnownFooter {
     checksum: u32,
     /// As pyarrow has it.
     footer: Py<PyAny>,
+    /// What all of the file makes of its columns, a `parquet_types.WholeTypes`.
+    types: Py<PyAny>,
 }
 
 /// A file that stays open from one slice of it to the next.
@@ -70,12 +72,12 @@ impl RowGroupReader {
             Ok(before) => before,
             Err(error) => return Ok(Err(error)),
         };
-        let footer = match self.footer(py, slice, row_groups, scratch)? {
-            Ok(footer) => footer,
+        let held = self.held.take().filter(|held| held.path == slice.key && held.seen == before);
+        let known = match self.known(py, slice, row_groups, (scratch, is_copy))? {
+            Ok(known) => known,
             Err(error) => return Ok(Err(error)),
         };
-        let held = self.held.take().filter(|held| held.path == slice.key && held.seen == before);
-        let frame = read(py, held, (&path, !is_copy), &footer, row_groups);
+        let frame = read(py, held, &path, known, row_groups);
         let after = if is_copy {
             Ok(())
         } else {
@@ -105,17 +107,17 @@ impl RowGroupReader {
         Ok(Ok(Loaded { frame, records, notices: Vec::new() }))
     }
 
-    /// The footer of the slice's file, as it was planned with.
-    fn footer(
+    /// The footer of the slice's file, as it was planned with. A copy has some of the data of its file.
+    fn known(
         &mut self,
         py: Python<'_>,
         slice: SliceRef<'_>,
         row_groups: &RowGroups,
-        scratch: &Path,
-    ) -> PyResult<Result<Py<PyAny>, ErrorInfo>> {
-        let is_of = |known: &&KnownFooter| known.checksum == slice.checksum && known.origin == slice.origin;
-        if let Some(known) = self.footer.as_ref().filter(is_of) {
-            return Ok(Ok(known.footer.clone_ref(py)));
+        (scratch, is_copy): (&Path, bool),
+    ) -> PyResult<Result<&KnownFooter, ErrorInfo>> {
+        let is_of = |known: &KnownFooter| known.checksum == slice.checksum && known.origin == slice.origin;
+        if let Some(known) = self.footer.take().filter(is_of) {
+            return Ok(Ok(self.footer.insert(known)));
         }
         let file = if row_groups.footer_file.is_empty() { slice.key } else { &row_groups.footer_file };
         let bytes = match py.detach(|| read_footer(slice, row_groups, &scratch.join(file))) {
@@ -126,9 +128,15 @@ impl RowGroupReader {
             Ok(footer) => footer.unbind(),
             Err(error) => return Ok(Err(data_error(slice, row_groups, error.value(py).to_string().trim()))),
         };
-        let (origin, known) = (slice.origin.to_owned(), footer.clone_ref(py));
-        self.footer = Some(KnownFooter { origin, checksum: slice.checksum, footer: known });
-        Ok(Ok(footer))
+        let whole = match (&*row_groups.types_file, is_copy && !row_groups.is_in_doubt) {
+            (_, true) => None,
+            ("", false) => Some(scratch.join(slice.key)),
+            (of_types, false) => Some(scratch.join(of_types)),
+        };
+        let types = py.import(intern!(py, "azureml_user.parallel_run.parquet_types"))?;
+        let types = types.call_method1(intern!(py, "WholeTypes"), (&footer, whole))?.unbind();
+        let (origin, checksum) = (slice.origin.to_owned(), slice.checksum);
+        Ok(Ok(self.footer.insert(KnownFooter { origin, checksum, footer, types })))
     }
 }
 
@@ -190,20 +198,19 @@ fn read_footer(slice: SliceRef<'_>, row_groups: &RowGroups, path: &Path) -> Resu
     })
 }
 
-/// The frame, and the table that it is of: that which is open already, or a new one. A copy has some of the data of its file, and
-/// is not whole.
+/// The frame, and the table that it is of: that which is open already, or a new one.
 fn read<'py>(
     py: Python<'py>,
     held: Option<Held>,
-    (path, is_whole): (&Path, bool),
-    footer: &Py<PyAny>,
+    path: &Path,
+    known: &KnownFooter,
     row_groups: &RowGroups,
 ) -> PyResult<(Py<PyAny>, Bound<'py, PyAny>)> {
     let table = match held {
         Some(held) => held.table.into_bound(py),
         None => module(py)?.call_method1(
             intern!(py, "ParquetTable"),
-            (path, footer, row_groups.of_table.is_some(), is_whole),
+            (path, &known.footer, row_groups.of_table.is_some(), &known.types),
         )?,
     };
     let RowGroups { groups, rows, columns, of_table, .. } = row_groups;

@@ -1,7 +1,8 @@
 //! The footer of a Parquet file: which row groups there are, where the data of their columns lies and how much it is.
 //!
-//! It is read for a plan, so no statistics and no types are looked at: whether the data can be read is for the reader in the
-//! process to say, which knows more codecs and types than this would. What is kept does not grow with the number of row
+//! It is read for a plan, so no type and no statistics are looked at but those that decide on the types of columns in pandas
+//! (`doubt`): whether the data can be read is for the reader in the process to say, which knows more codecs and types than this
+//! would. What is kept does not grow with the number of row
 //! groups. The `parquet` crate does not serve here: it allocates what a damaged footer claims, which would end the
 //! orchestrator, and refuses whole files over encodings that are new to it.
 
@@ -9,6 +10,9 @@ use std::ops::Range;
 
 use crc_fast::CrcAlgorithm;
 
+use super::dictionaries::dictionaries;
+use super::doubt::{DecidedBy, Element};
+use super::split::coalesced;
 use super::thrift::{Broken, Kind, Thrift};
 
 /// Bytes at the end of a file that tell where its footer begins.
@@ -86,6 +90,8 @@ pub struct Footer<'a> {
     pub(super) checksum: u32,
     /// For each column without columns of its own, in their order, whether it is read.
     is_read: Vec<bool>,
+    /// For each of these columns, what decides on its type in pandas.
+    decided: Vec<DecidedBy>,
     /// The columns to read, as pyarrow takes them; all of them without.
     columns: Option<Vec<String>>,
 }
@@ -99,6 +105,8 @@ pub struct RowGroup {
     pub bytes: u64,
     /// Where these columns lie, bytes of the file.
     pub chunks: Vec<Range<u64>>,
+    /// The same of those whose data decides on their types, for the footer does not tell.
+    in_doubt: Vec<Range<u64>>,
 }
 
 /// Where the footer lies, with the [`TAIL`], in a file of `size` bytes whose last ones are `tail`.
@@ -120,13 +128,14 @@ pub fn locate(tail: &[u8], size: u64) -> Result<Range<u64>, FooterError> {
 impl<'a> Footer<'a> {
     /// Reads a footer with its [`TAIL`], which begins at `start` of its file, for these columns, or for all of them.
     pub fn read(bytes: &'a [u8], start: u64, columns: Option<&[String]>) -> Result<Self, FooterError> {
-        let (mut schema, mut groups, mut index, mut is_encrypted) = (None, None, Vec::new(), false);
+        let (mut schema, mut groups, mut metadata, mut is_encrypted) =
+            (None, None, Metadata::default(), false);
         Thrift::new(bytes).fields(|thrift, id, kind| -> Result<bool, FooterError> {
             match (id, kind) {
                 (2, Kind::List) => schema = Some(*thrift),
                 (4, Kind::List) => groups = Some(*thrift),
                 (5, Kind::List) => {
-                    index = index_columns(thrift)?;
+                    metadata = Metadata::read(thrift)?;
                     return Ok(true);
                 }
                 (8, _) => is_encrypted = true,
@@ -141,20 +150,32 @@ impl<'a> Footer<'a> {
         let schema = schema.ok_or(FooterError::Damaged("it has no schema"))?;
         let group_count = structs(&mut groups)?;
         let columns = columns.map(|columns| {
-            let more = index.into_iter().filter(|name| !columns.contains(name));
+            let more = metadata.index.into_iter().filter(|name| !columns.contains(name));
             (columns.len(), columns.iter().cloned().chain(more).collect::<Vec<_>>())
         });
         let wanted = columns.as_ref().map(|(asked, names)| (*asked, names.as_slice()));
-        let is_read = leaves(schema, wanted)?;
+        let Leaves { is_read, decided } = leaves(schema, wanted, &dictionaries(metadata.arrow))?;
         let place = start..start + bytes.len() as u64;
         let checksum = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32;
         let columns = columns.map(|(_, names)| names);
-        Ok(Self { groups, group_count, place, checksum, is_read, columns })
+        Ok(Self { groups, group_count, place, checksum, is_read, decided, columns })
     }
 
     /// The columns to read, with those that pandas made the index of; all of them without.
     pub fn columns(&self) -> Option<&[String]> {
         self.columns.as_deref()
+    }
+
+    /// How many row groups there are.
+    pub fn group_count(&self) -> u64 {
+        self.group_count
+    }
+
+    /// Where the data lies, in all row groups, of the columns to read whose types in pandas only data decides, in their order; up to
+    /// an error.
+    pub fn in_doubt(&self) -> Vec<Range<u64>> {
+        let groups = self.row_groups().map_while(Result::ok);
+        coalesced(groups.flat_map(|group| group.in_doubt).collect())
     }
 
     /// The row groups, in their order; nothing follows an error.
@@ -183,6 +204,10 @@ impl<'a> Footer<'a> {
                             continue;
                         }
                         let (range, bytes) = chunk.place(self.place.start).map_err(damaged)?;
+                        let decided = self.decided.get(column as usize);
+                        if decided.is_some_and(|decided| decided.is_in_doubt(chunk.nulls)) {
+                            group.in_doubt.push(range.clone());
+                        }
                         group.bytes = group.bytes.saturating_add(bytes);
                         group.chunks.push(range);
                     }
@@ -210,6 +235,8 @@ struct Chunk {
     compressed: i64,
     data: i64,
     dictionary: Option<i64>,
+    /// How many values are missing.
+    nulls: Option<i64>,
 }
 
 impl Chunk {
@@ -240,16 +267,13 @@ fn chunk(thrift: &mut Thrift<'_>) -> Result<Chunk, Broken> {
             (3, Kind::Struct) => {
                 chunk.is_encrypted = false;
                 thrift.fields(|thrift, id, kind| {
-                    if kind != Kind::Integer {
-                        return Ok(false);
-                    }
-                    let value = thrift.integer()?;
-                    match id {
-                        6 => chunk.uncompressed = value,
-                        7 => chunk.compressed = value,
-                        9 => chunk.data = value,
-                        11 => chunk.dictionary = Some(value),
-                        _ => {}
+                    match (id, kind) {
+                        (6, Kind::Integer) => chunk.uncompressed = thrift.integer()?,
+                        (7, Kind::Integer) => chunk.compressed = thrift.integer()?,
+                        (9, Kind::Integer) => chunk.data = thrift.integer()?,
+                        (11, Kind::Integer) => chunk.dictionary = Some(thrift.integer()?),
+                        (12, Kind::Struct) => chunk.nulls = null_count(thrift)?,
+                        _ => return Ok(false),
                     }
                     Ok::<_, Broken>(true)
                 })?;
@@ -261,67 +285,108 @@ fn chunk(thrift: &mut Thrift<'_>) -> Result<Chunk, Broken> {
     Ok(chunk)
 }
 
+/// What the statistics of a chunk say of missing values.
+fn null_count(thrift: &mut Thrift<'_>) -> Result<Option<i64>, Broken> {
+    let mut count = None;
+    thrift.fields(|thrift, id, kind| {
+        if (id, kind) == (3, Kind::Integer) {
+            count = Some(thrift.integer()?);
+        }
+        Ok::<_, Broken>((id, kind) == (3, Kind::Integer))
+    })?;
+    Ok(count)
+}
+
 /// The beginning of a list of structs: how many there are, as it claims.
 fn structs(thrift: &mut Thrift<'_>) -> Result<u64, Broken> {
     let (count, kind) = thrift.list()?;
     if count > 0 && kind != Kind::Struct { Err(Broken) } else { Ok(count) }
 }
 
-/// The columns that pandas made the index of, by the metadata that it leaves in a file; those that it makes anew, such as a
-/// range, are none.
-fn index_columns(thrift: &mut Thrift<'_>) -> Result<Vec<String>, Broken> {
-    let mut columns = Vec::new();
-    for _ in 0..structs(thrift)? {
-        let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
-        thrift.fields(|thrift, id, kind| {
-            match (id, kind) {
-                (1, Kind::Binary) => name = thrift.binary()?,
-                (2, Kind::Binary) => value = thrift.binary()?,
-                _ => return Ok(false),
-            }
-            Ok::<_, Broken>(true)
-        })?;
-        if name == b"pandas" {
-            #[derive(serde::Deserialize)]
-            struct Metadata {
-                index_columns: Vec<serde_json::Value>,
-            }
-            // The reader says what it thinks of other metadata of this name.
-            let metadata = serde_json::from_slice(value).ok();
-            let index = metadata.map_or_else(Vec::new, |Metadata { index_columns }| index_columns);
-            columns = index.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect();
-        }
-    }
-    Ok(columns)
+/// What programs leave in a file for themselves.
+#[derive(Default)]
+struct Metadata<'a> {
+    /// The columns that pandas made the index of; those that it makes anew, such as a range, are none.
+    index: Vec<String>,
+    /// The schema of Arrow, as Arrow writes it.
+    arrow: &'a [u8],
 }
 
-/// For each column without columns of its own, whether it is read: all of them, or those of these names, of which the first
-/// so many have to be there.
-fn leaves(mut schema: Thrift<'_>, wanted: Option<(usize, &[String])>) -> Result<Vec<bool>, FooterError> {
+impl<'a> Metadata<'a> {
+    fn read(thrift: &mut Thrift<'a>) -> Result<Self, Broken> {
+        let mut metadata = Self::default();
+        for _ in 0..structs(thrift)? {
+            let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
+            thrift.fields(|thrift, id, kind| {
+                match (id, kind) {
+                    (1, Kind::Binary) => name = thrift.binary()?,
+                    (2, Kind::Binary) => value = thrift.binary()?,
+                    _ => return Ok(false),
+                }
+                Ok::<_, Broken>(true)
+            })?;
+            match name {
+                b"pandas" => metadata.index = index_columns(value),
+                b"ARROW:schema" => metadata.arrow = value,
+                _ => {}
+            }
+        }
+        Ok(metadata)
+    }
+}
+
+fn index_columns(metadata: &[u8]) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct OfPandas {
+        index_columns: Vec<serde_json::Value>,
+    }
+    // The reader says what it thinks of other metadata of this name.
+    let metadata = serde_json::from_slice(metadata).ok();
+    let index = metadata.map_or_else(Vec::new, |OfPandas { index_columns }| index_columns);
+    index.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+}
+
+/// The columns without columns of their own.
+#[derive(Default)]
+struct Leaves {
+    is_read: Vec<bool>,
+    decided: Vec<DecidedBy>,
+}
+
+/// The columns without columns of their own. All of them are read, or those of these names, of which the first so many have to be
+/// there; `dictionaries` are those that become categories.
+fn leaves(
+    mut schema: Thrift<'_>,
+    wanted: Option<(usize, &[String])>,
+    dictionaries: &[String],
+) -> Result<Leaves, FooterError> {
     let (asked, wanted) = wanted.map_or((0, None), |(asked, names)| (asked, Some(names)));
-    let mut is_read = Vec::new();
+    let mut leaves = Leaves::default();
     let mut names: Vec<&[u8]> = Vec::new();
-    // The groups that are open: their columns to come, and the length of the path before them.
-    let mut open: Vec<(u64, usize)> = Vec::new();
+    // The groups that are open: their columns to come, the length of the path before them, and what they are.
+    let mut open: Vec<(u64, usize, Element)> = Vec::new();
     let mut path = String::new();
     for number in 0..structs(&mut schema)? {
-        let (mut name, mut children, mut is_leaf): (&[u8], _, _) = (&[], 0, false);
+        let (mut name, mut children, mut element): (&[u8], _, _) = (&[], 0, Element::default());
         schema.fields(|thrift, id, kind| {
             match (id, kind) {
-                (1, Kind::Integer) => is_leaf = thrift.integer().map(|_| true)?,
+                (1, Kind::Integer) => element.physical = Some(thrift.integer()?),
+                (3, Kind::Integer) => element.repetition = thrift.integer()?,
                 (4, Kind::Binary) => name = thrift.binary()?,
                 (5, Kind::Integer) => children = thrift.integer()?,
+                (6, Kind::Integer) => element.converted = Some(thrift.integer()?),
+                (10, Kind::Struct) => element.logical = thrift.variant()?,
                 _ => return Ok(false),
             }
             Ok::<_, Broken>(true)
         })?;
         let children = u64::try_from(children).map_err(|_| Broken)?;
         if number == 0 {
-            open.push((children, 0));
+            open.push((children, 0, element));
             continue;
         }
         let before = path.len();
-        let Some((left, _)) = open.last_mut().filter(|(left, _)| *left > 0) else {
+        let Some((left, ..)) = open.last_mut().filter(|(left, ..)| *left > 0) else {
             return Err(Broken.into());
         };
         *left -= 1;
@@ -331,18 +396,21 @@ fn leaves(mut schema: Thrift<'_>, wanted: Option<(usize, &[String])>) -> Result<
             path.push('.');
         }
         path.push_str(&String::from_utf8_lossy(name));
-        if is_leaf && children == 0 {
+        if element.physical.is_some() && children == 0 {
             // As pyarrow takes names: with all that is below one, and below a path.
             let is_of = |name: &String| {
                 path.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
-            is_read.push(wanted.is_none_or(|wanted| wanted.iter().any(is_of)));
+            leaves.is_read.push(wanted.is_none_or(|wanted| wanted.iter().any(is_of)));
+            let above = open.iter().skip(1).map(|(.., group)| group);
+            let is_dictionary = || dictionaries.contains(&path);
+            leaves.decided.push(DecidedBy::of(above, &element, is_dictionary));
         }
-        open.push((children, before));
+        open.push((children, before, element));
         if open.len() > DEEPEST {
             return Err(FooterError::Damaged("its columns are nested too deep"));
         }
-        while let Some((0, before)) = open.last() {
+        while let Some((0, before, _)) = open.last() {
             path.truncate(*before);
             open.pop();
         }
@@ -354,7 +422,7 @@ fn leaves(mut schema: Thrift<'_>, wanted: Option<(usize, &[String])>) -> Result<
             _ => return Err(FooterError::SameName(name.clone())),
         }
     }
-    Ok(is_read)
+    Ok(leaves)
 }
 
 /// The first names, in words.

@@ -2,6 +2,9 @@
 //!
 //! No data is read here. A process reads it with pyarrow, which its environment has; [`RowGroups`] tells it what.
 
+#[cfg_attr(not(feature = "parquet"), path = "no_dictionaries.rs")]
+mod dictionaries;
+mod doubt;
 mod footer;
 mod misfit;
 mod split;
@@ -34,6 +37,10 @@ pub struct RowGroups {
     pub footer: Range<u64>,
     /// The file that has the footer, at the same place; empty where it is that with the data.
     pub footer_file: String,
+    /// Whether types are in doubt that all of the file decides, of which this slice is a part: [`Footer::in_doubt`].
+    pub is_in_doubt: bool,
+    /// The file that has the data which decides then, at the same place; empty where it is that with the data.
+    pub types_file: String,
     /// Of a file of a Delta table, the columns of the table, in their order; they are those of the file without.
     pub of_table: Option<Vec<TableColumn>>,
 }

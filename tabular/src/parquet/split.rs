@@ -61,7 +61,19 @@ pub fn split(
         let columns = footer.columns().map(<[String]>::to_vec);
         let slice = Slice { start, end, records, checksum: footer.checksum };
         let (footer, footer_file) = (footer.place.clone(), String::new());
-        (slice, RowGroups { groups, rows, columns, data, footer, footer_file, of_table: None })
+        let types_file = String::new();
+        let row_groups = RowGroups {
+            groups,
+            rows,
+            columns,
+            data,
+            footer,
+            footer_file,
+            is_in_doubt: false,
+            types_file,
+            of_table: None,
+        };
+        (slice, row_groups)
     };
     let mut growing = Growing::default();
     let mut damage = None;
@@ -131,7 +143,7 @@ pub fn split(
 }
 
 /// Ranges in their order, without those that another one has, and those close to one another as one.
-fn coalesced(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(super) fn coalesced(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| range.start);
     let mut whole: Vec<Range<u64>> = Vec::new();

@@ -82,6 +82,12 @@ struct File {
     /// The file that has the data.
     elsewhere: &'static str,
     is_encrypted: bool,
+    /// The repetition of all columns and groups; required where it is 0.
+    repetition: i64,
+    /// How many values are missing in each chunk, where that is told.
+    nulls: Option<i64>,
+    /// The schema of Arrow, as text.
+    arrow: &'static str,
 }
 
 impl File {
@@ -114,6 +120,7 @@ impl File {
                         if is_leaf {
                             writer.integer(1, 2);
                         }
+                        writer.integer(3, self.repetition);
                         writer.binary(4, part.as_bytes());
                         if !is_leaf {
                             writer.integer(5, 1);
@@ -133,11 +140,13 @@ impl File {
                     writer.integer(3, *rows);
                 });
             }
-            writer.list(5, 1);
-            writer.structure(|writer| {
-                writer.binary(1, b"pandas");
-                writer.binary(2, self.index.as_bytes());
-            });
+            writer.list(5, 2);
+            for (name, value) in [("pandas", self.index), ("ARROW:schema", self.arrow)] {
+                writer.structure(|writer| {
+                    writer.binary(1, name.as_bytes());
+                    writer.binary(2, value.as_bytes());
+                });
+            }
             if self.is_encrypted {
                 writer.field(8, 12);
                 writer.structure(|_| ());
@@ -166,11 +175,57 @@ impl File {
                 }
                 writer.field(12, 12);
                 writer.structure(|writer| {
+                    if let Some(nulls) = self.nulls {
+                        writer.integer(3, nulls);
+                    }
                     writer.field(7, 1);
                     writer.binary(8, b"what nobody reads");
                 });
             });
         });
+    }
+}
+
+#[test]
+fn data_decides_on_types_where_the_footer_does_not() {
+    let (required, optional, repeated) = (0, 1, 2);
+    // The columns are whole numbers.
+    for (column, repetition, nulls, is_in_doubt) in [
+        ("a", required, None, false),
+        ("a", optional, None, true),
+        ("a", optional, Some(0), false),
+        ("a", optional, Some(7), false),
+        ("a", repeated, None, true),
+        ("a", repeated, Some(0), false),
+        // It may be a list that is missing.
+        ("a.list", repeated, Some(7), true),
+        // What is in structs has no type of its own.
+        ("a.b", optional, None, false),
+    ] {
+        let file = File { repetition, nulls, ..File::of(&[column], &[10, 10], 100) };
+        let footer = file.footer();
+        let found = Footer::read(&footer, START, None).unwrap().in_doubt();
+        let both = Some(4..204).filter(|_| is_in_doubt);
+        assert_eq!(found, Vec::from_iter(both), "{column} {repetition} {nulls:?}");
+    }
+    // Columns that nobody reads decide nothing.
+    let footer = File { repetition: optional, ..File::of(&["a", "b"], &[10], 100) }.footer();
+    let chosen = ["b".to_owned()];
+    assert_eq!(Footer::read(&footer, START, Some(&chosen)).unwrap().in_doubt(), [104..204]);
+}
+
+/// The schema that pyarrow leaves for `pyarrow.table({"a": [1], "b": pyarrow.array(["x"]).dictionary_encode()})`.
+#[cfg(feature = "parquet")]
+const WITH_DICTIONARY: &str = "/////9AAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAEAAAAuP///wQAAAACAAAAcAAAABQAAAAQABgACAAGAAcADAAQABQAEAAAAAAAAQUUAAAAOAAAABwAAAAEAAAAAAAAAAEAAABiAAAACAAIAAAABAAIAAAABAAAALz///8AAAABIAAAAAQABAAEAAAAEAAUAAgABgAHAAwAAAAQABAAAAAAAAECEAAAABwAAAAEAAAAAAAAAAEAAABhAAAACAAMAAgABwAIAAAAAAAAAUAAAAAAAAAA";
+
+#[cfg(feature = "parquet")]
+#[test]
+fn categories_are_all_values_of_their_file() {
+    for (arrow, expected) in
+        [(WITH_DICTIONARY, vec![104..204]), ("", Vec::new()), ("bm9uZQ==", Vec::new()), ("!", Vec::new())]
+    {
+        let footer = File { arrow, ..File::of(&["a", "b"], &[10], 100) }.footer();
+        assert_eq!(Footer::read(&footer, START, None).unwrap().in_doubt(), expected, "{arrow}");
     }
 }
 

@@ -63,6 +63,16 @@ impl<'a> Thrift<'a> {
         self.bytes(length)
     }
 
+    /// A [`Kind::Struct`] of which one field is given: its number.
+    pub(super) fn variant(&mut self) -> Result<Option<i64>, Broken> {
+        let mut found = None;
+        self.fields(|_, id, _| {
+            found = found.or(Some(id));
+            Ok::<_, Broken>(false)
+        })?;
+        Ok(found)
+    }
+
     /// The beginning of a [`Kind::List`]: how many elements follow, as it claims, and of which type. The type of an empty
     /// list says nothing: fastparquet leaves it out.
     pub(super) fn list(&mut self) -> Result<(u64, Kind), Broken> {

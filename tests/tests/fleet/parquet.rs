@@ -84,7 +84,8 @@ fn every_mini_batch_is_what_pandas_reads() {
     assert!(printed.run().rows().iter().eq(expected.lines()), "a row is missing, or stands elsewhere");
 }
 
-/// Writes tables of one kind: 1,000 rows in row groups of 100, and 3 rows.
+/// Writes tables of one kind: 1,000 rows in row groups of 100, and 3 rows. Nothing but the data of all row groups tells the types of
+/// some columns, nor the categories.
 const TABLES: &str = r#"
 import pandas as pd
 
@@ -97,9 +98,12 @@ def table(first, rows):
         "tags": [[str(one), "x"] for one in ids],
         "place": [{"lat": one / 8, "lon": None} for one in ids],
         "wide": ["%040d" % (one ** 7) for one in ids],
+        "level": [None if one == 990 else one for one in ids],
+        "tokens": [[one, None] if one == 950 else [one] for one in ids],
+        "kind": pd.Categorical([f"k{(one // 100 * 7) % 10}" for one in ids]),
     })
 
-table(0, 1000).to_parquet("a.parquet", row_group_size=100)
+table(0, 1000).to_parquet("a.parquet", row_group_size=100, write_statistics=False)
 table(1000, 3).to_parquet("b.pq", compression="zstd")
 table(0, 0).to_parquet("c.parquet")
 "#;
@@ -107,7 +111,10 @@ table(0, 0).to_parquet("c.parquet")
 /// What the jobs over [`TABLES`] give back of each mini-batch.
 const ROWS: &str = "
 def run(mini_batch):
-    return [repr(row) for row in mini_batch.itertuples(index=False, name=None)]
+    kinds = [str(kind) for kind in mini_batch.dtypes]
+    codes = mini_batch['kind'].cat.codes if 'kind' in mini_batch else [0] * len(mini_batch)
+    rows = mini_batch.itertuples(index=False, name=None)
+    return [f'{row} {code} {kinds}' for row, code in zip(rows, codes)]
 ";
 
 #[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]

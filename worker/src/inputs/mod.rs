@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,7 @@ use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, SliceRef,
 use prs_common::storage::{DiskError, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
 use prs_tabular::TableReader;
+use prs_tabular::parquet::Footer;
 
 use tokio::sync::Semaphore;
 
@@ -345,8 +347,10 @@ impl Localizer {
         slices: &[SliceRef<'_>],
     ) -> Result<(Bytes, Pin), LocalizeError> {
         let mut files = HashMap::new();
-        let parts: Vec<LocalSlice> =
-            slices.iter().map(|slice| self.slice(planned.input, slice, &mut files)).collect();
+        let mut parts = Vec::with_capacity(slices.len());
+        for slice in slices {
+            parts.push(self.slice(planned.input, slice, &mut files).await?);
+        }
         let pin = self.fetch_all(files).await?;
         let local = slices.iter().zip(&parts).map(|(slice, part)| match part {
             LocalSlice { key: None, .. } => *slice,
@@ -364,15 +368,15 @@ impl Localizer {
     }
 
     /// Where a slice will be on this node; what it needs goes to `files`.
-    fn slice<'a>(
+    async fn slice<'a>(
         &self,
         input: u32,
         slice: &SliceRef<'a>,
         files: &mut HashMap<String, File<'a>>,
-    ) -> LocalSlice {
+    ) -> Result<LocalSlice, LocalizeError> {
         let &SliceRef { store, start, end, checksum, .. } = slice;
         if store == StoreRef::Local {
-            return LocalSlice { key: None, reader: None };
+            return Ok(LocalSlice { key: None, reader: None });
         }
         let mut want = |(name, file): (String, File<'a>)| {
             let path = self.inner.cache.path(&name).to_string_lossy().into_owned();
@@ -382,22 +386,65 @@ impl Localizer {
         // What cannot be read is for the process to refuse.
         let Ok(TableReader::Parquet(mut row_groups)) = message_pack::decode(slice.reader) else {
             let part = Part::Range { range: start..end, checksum };
-            return LocalSlice { key: Some(want(self.part(input, slice, start..end, part))), reader: None };
+            let key = want(self.part(input, slice, "slices", start..end, part));
+            return Ok(LocalSlice { key: Some(key), reader: None });
         };
         // The columns of the row groups, and the footer, which all slices of a file share.
         let data = Part::Places(row_groups.data.clone());
-        let key = want(self.part(input, slice, start..end, data));
+        let key = want(self.part(input, slice, "slices", start..end, data));
         let place = row_groups.footer.clone();
-        let footer = Part::Range { range: place.clone(), checksum };
-        row_groups.footer_file = want(self.part(input, slice, place, footer));
-        LocalSlice { key: Some(key), reader: Some(message_pack::encode(&TableReader::Parquet(row_groups))) }
+        let footer = || {
+            let part = Part::Range { range: place.clone(), checksum };
+            self.part(input, slice, "slices", place.clone(), part)
+        };
+        row_groups.footer_file = want(footer());
+        if row_groups.is_in_doubt {
+            // So is what decides on types, of all of the file.
+            let columns = row_groups.columns.as_deref();
+            let places = self.places_in_doubt(footer(), place.clone(), columns).await?;
+            row_groups.is_in_doubt = !places.is_empty();
+            if let (Some(first), Some(last)) = (places.first(), places.last()) {
+                let all = first.start..last.end;
+                row_groups.types_file = want(self.part(input, slice, "types", all, Part::Places(places)));
+            }
+        }
+        let reader = message_pack::encode(&TableReader::Parquet(row_groups));
+        Ok(LocalSlice { key: Some(key), reader: Some(reader) })
     }
 
-    /// A part of the object that a slice is of, which begins and ends at `place` there, and its name in the cache.
+    /// Where the data lies in a Parquet file with this footer, for these columns, that decides on types; nothing of one that cannot
+    /// be read, which is for the process to refuse.
+    async fn places_in_doubt(
+        &self,
+        (name, footer): (String, File<'_>),
+        place: Range<u64>,
+        columns: Option<&[String]>,
+    ) -> Result<Vec<Range<u64>>, LocalizeError> {
+        let path = self.inner.cache.path(&name);
+        let pin = self.fetch_all(HashMap::from([(name, footer)])).await?;
+        let (start, columns) = (place.start, columns.map(<[String]>::to_vec));
+        let reading = move || {
+            let _pinned = pin;
+            let mut bytes = vec![0; (place.end - place.start) as usize];
+            let read =
+                std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, place.start));
+            read.map_err(DiskError::about(&path))?;
+            let footer = Footer::read(&bytes, start, columns.as_deref());
+            Ok(footer.map_or_else(|_| Vec::new(), |footer| footer.in_doubt()))
+        };
+        tokio::task::spawn_blocking(reading)
+            .await
+            .expect("reading does not panic")
+            .map_err(LocalizeError::Node)
+    }
+
+    /// A part of the object that a slice is of, which begins and ends at `place` there, and its name in the cache, among
+    /// those of this kind.
     fn part<'a>(
         &self,
         input: u32,
         slice: &SliceRef<'a>,
+        kind: &str,
         place: Range<u64>,
         part: Part,
     ) -> (String, File<'a>) {
@@ -405,7 +452,7 @@ impl Localizer {
         let mut hasher = DefaultHasher::new();
         (store, key).hash(&mut hasher);
         let (folder, Range { start, end }) = (self.folder_of(input, 0), place);
-        let name = format!("{folder}.slices/{:016x}-{start}-{end}", hasher.finish());
+        let name = format!("{folder}.{kind}/{:016x}-{start}-{end}", hasher.finish());
         // The version of what a copy was made of is none of the copy.
         let of = if matches!(store, StoreRef::Url(_)) { version } else { "" };
         let object = Object { key: key.to_owned(), version: of.to_owned(), part };

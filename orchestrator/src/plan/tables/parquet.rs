@@ -11,6 +11,7 @@ use prs_common::dataset::input::below_compression;
 use prs_common::file_version::SeenFile;
 use prs_common::job::TabularOptions;
 use prs_common::message_pack;
+use prs_common::mini_batch::StoreRef;
 use prs_tabular::TableReader;
 use prs_tabular::parquet::{Footer, FooterError, TAIL, locate, split};
 
@@ -77,8 +78,14 @@ pub(super) fn plan(
     let first = end.bytes.len() - (place.end - place.start) as usize;
     let footer = Footer::read(&end.bytes[first..], place.start, options.columns.as_deref());
     let mut rows = *slices.rows;
+    let is_here = slices.home.store == StoreRef::Local;
     let split = footer.and_then(|footer| {
+        let is_in_doubt = !is_here && !footer.in_doubt().is_empty();
+        let count = footer.group_count();
         split(&footer, size, options.split_row_groups, &mut rows, |slice, mut row_groups| {
+            let is_all = row_groups.rows.is_none()
+                && u64::from(row_groups.groups.end - row_groups.groups.start) == count;
+            row_groups.is_in_doubt = is_in_doubt && !is_all;
             row_groups.of_table.clone_from(&slices.name.columns.of_table);
             slices.push(&message_pack::encode(&TableReader::Parquet(row_groups)), slice)
         })
