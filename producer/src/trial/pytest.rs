@@ -278,7 +278,7 @@ fn row_groups(
     // The test has one file, of which all data is there that decides on types.
     let bytes = read(&footer, groups.footer.start, length(&groups.footer), &mut place.largest())?;
     let in_doubt = Footer::read(&bytes, groups.footer.start, groups.columns.as_deref());
-    let in_doubt = in_doubt.map_or_else(|_| Vec::new(), |footer| footer.in_doubt());
+    let in_doubt = in_doubt.map_or_else(|_| Vec::new(), |footer| footer.types().in_doubt);
     groups.is_in_doubt = !in_doubt.is_empty();
     let places = groups.data.iter().map(|range| (&data, range)).chain([(&footer, &groups.footer)]);
     let mut longest = BTreeMap::new();

@@ -4,6 +4,9 @@
 //! A process has those of a local file at hand. Of an object it has the row groups of a slice, and these columns beside them,
 //! where the footer does not say how many values are missing (`azureml_user.parallel_run.parquet_types`).
 
+/// The types of the whole numbers, by the number of their converted type from the first on.
+const INTEGERS: [&str; 8] = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"];
+
 /// What a schema says of a column or of a group of columns, by the numbers of the format.
 #[derive(Debug, Default)]
 pub(super) struct Element {
@@ -18,12 +21,18 @@ impl Element {
     const BOOLEAN: i64 = 0;
     const INT32: i64 = 1;
     const INT64: i64 = 2;
+    const INT96: i64 = 3;
+    const FLOAT: i64 = 4;
+    const DOUBLE: i64 = 5;
     const REQUIRED: i64 = 0;
     const REPEATED: i64 = 2;
     /// `UINT_8` to `INT_64`.
     const CONVERTED_INTEGERS: std::ops::RangeInclusive<i64> = 11..=18;
+    const CONVERTED_TEXT: i64 = 0;
     const CONVERTED_LIST: i64 = 3;
+    const LOGICAL_STRING: i64 = 1;
     const LOGICAL_LIST: i64 = 3;
+    const LOGICAL_TIMESTAMP: i64 = 8;
     const LOGICAL_INTEGER: i64 = 10;
 
     /// Whether pandas holds whole numbers or truth values in it as numpy does, as long as none is missing.
@@ -37,6 +46,27 @@ impl Element {
             Some(Self::BOOLEAN) => true,
             Some(Self::INT32 | Self::INT64) => is_integer,
             _ => false,
+        }
+    }
+
+    /// The type in pandas, where no value is missing.
+    pub(super) fn type_name(&self) -> &'static str {
+        match (self.physical, self.logical, self.converted) {
+            _ if self.repetition == Self::REPEATED => "object",
+            (Some(Self::BOOLEAN), ..) => "bool",
+            (Some(Self::INT32 | Self::INT64), _, Some(converted)) if self.is_plain() => {
+                let at = usize::try_from(converted - Self::CONVERTED_INTEGERS.start()).ok();
+                at.and_then(|at| INTEGERS.get(at)).copied().unwrap_or("int64")
+            }
+            (Some(Self::INT32), ..) if self.is_plain() => "int32",
+            (Some(Self::INT64), ..) if self.is_plain() => "int64",
+            (Some(Self::FLOAT), ..) => "float32",
+            (Some(Self::DOUBLE), ..) => "float64",
+            (Some(Self::INT96), ..) | (_, Some(Self::LOGICAL_TIMESTAMP), _) | (_, None, Some(9..=10)) => {
+                "datetime64"
+            }
+            (_, Some(Self::LOGICAL_STRING), _) | (_, None, Some(Self::CONVERTED_TEXT)) => "str",
+            _ => "object",
         }
     }
 
@@ -78,6 +108,16 @@ impl DecidedBy {
             Self::MissingWithin
         } else {
             Self::Schema
+        }
+    }
+
+    /// The type in pandas of a column of type `plain`, with missing values or without.
+    pub(super) fn type_name(self, plain: &'static str, has_missing: bool) -> &'static str {
+        match self {
+            Self::Values => "category",
+            Self::Missing if has_missing && plain == "bool" => "object",
+            Self::Missing if has_missing => "float64",
+            _ => plain,
         }
     }
 

@@ -88,10 +88,8 @@ pub struct Footer<'a> {
     pub(super) place: Range<u64>,
     /// CRC32C of these bytes.
     pub(super) checksum: u32,
-    /// For each column without columns of its own, in their order, whether it is read.
-    is_read: Vec<bool>,
-    /// For each of these columns, what decides on its type in pandas.
-    decided: Vec<DecidedBy>,
+    /// The columns without columns of their own, in their order.
+    leaves: Vec<Leaf>,
     /// The columns to read, as pyarrow takes them; all of them without.
     columns: Option<Vec<String>>,
 }
@@ -107,6 +105,17 @@ pub struct RowGroup {
     pub chunks: Vec<Range<u64>>,
     /// The same of those whose data decides on their types, for the footer does not tell.
     in_doubt: Vec<Range<u64>>,
+    /// The numbers of the columns with missing values.
+    missing: Vec<usize>,
+}
+
+/// What a footer says of the types that columns have in pandas.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FoundTypes {
+    /// Where the data lies, in all row groups, of the columns to read whose types only data decides, in their order.
+    pub in_doubt: Vec<Range<u64>>,
+    /// The columns to read, each with its type; about that where the data decides.
+    pub columns: Vec<(String, &'static str)>,
 }
 
 /// Where the footer lies, with the [`TAIL`], in a file of `size` bytes whose last ones are `tail`.
@@ -150,15 +159,15 @@ impl<'a> Footer<'a> {
         let schema = schema.ok_or(FooterError::Damaged("it has no schema"))?;
         let group_count = structs(&mut groups)?;
         let columns = columns.map(|columns| {
-            let more = metadata.index.into_iter().filter(|name| !columns.contains(name));
+            let more = metadata.index.iter().filter(|name| !columns.contains(name)).cloned();
             (columns.len(), columns.iter().cloned().chain(more).collect::<Vec<_>>())
         });
         let wanted = columns.as_ref().map(|(asked, names)| (*asked, names.as_slice()));
-        let Leaves { is_read, decided } = leaves(schema, wanted, &dictionaries(metadata.arrow))?;
+        let leaves = leaves(schema, wanted, &metadata)?;
         let place = start..start + bytes.len() as u64;
         let checksum = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32;
         let columns = columns.map(|(_, names)| names);
-        Ok(Self { groups, group_count, place, checksum, is_read, decided, columns })
+        Ok(Self { groups, group_count, place, checksum, leaves, columns })
     }
 
     /// The columns to read, with those that pandas made the index of; all of them without.
@@ -171,11 +180,22 @@ impl<'a> Footer<'a> {
         self.group_count
     }
 
-    /// Where the data lies, in all row groups, of the columns to read whose types in pandas only data decides, in their order; up to
-    /// an error.
-    pub fn in_doubt(&self) -> Vec<Range<u64>> {
-        let groups = self.row_groups().map_while(Result::ok);
-        coalesced(groups.flat_map(|group| group.in_doubt).collect())
+    /// What it says of types, up to an error.
+    pub fn types(&self) -> FoundTypes {
+        let mut in_doubt = Vec::new();
+        let mut have_missing = vec![false; self.leaves.len()];
+        for group in self.row_groups().map_while(Result::ok) {
+            in_doubt.extend(group.in_doubt);
+            group.missing.into_iter().for_each(|column| have_missing[column] = true);
+        }
+        let mut columns = Vec::<(String, &'static str)>::new();
+        for (leaf, has_missing) in self.leaves.iter().zip(have_missing) {
+            // Those of a group come together.
+            if leaf.is_read && columns.last().is_none_or(|(name, _)| *name != leaf.column) {
+                columns.push((leaf.column.clone(), leaf.decided.type_name(leaf.type_name, has_missing)));
+            }
+        }
+        FoundTypes { in_doubt: coalesced(in_doubt), columns }
     }
 
     /// The row groups, in their order; nothing follows an error.
@@ -199,14 +219,17 @@ impl<'a> Footer<'a> {
                     columns = structs(thrift)?;
                     for column in 0..columns {
                         let chunk = chunk(thrift)?;
-                        let is_read = self.is_read.get(column as usize);
-                        if !*is_read.ok_or_else(|| damaged("has more columns than the file"))? {
+                        let leaf = self.leaves.get(column as usize);
+                        let leaf = leaf.ok_or_else(|| damaged("has more columns than the file"))?;
+                        if !leaf.is_read {
                             continue;
                         }
                         let (range, bytes) = chunk.place(self.place.start).map_err(damaged)?;
-                        let decided = self.decided.get(column as usize);
-                        if decided.is_some_and(|decided| decided.is_in_doubt(chunk.nulls)) {
+                        if leaf.decided.is_in_doubt(chunk.nulls) {
                             group.in_doubt.push(range.clone());
+                        }
+                        if chunk.nulls.is_some_and(|nulls| nulls > 0) {
+                            group.missing.push(column as usize);
                         }
                         group.bytes = group.bytes.saturating_add(bytes);
                         group.chunks.push(range);
@@ -217,7 +240,7 @@ impl<'a> Footer<'a> {
             }
             Ok(true)
         })?;
-        if columns < self.is_read.len() as u64 {
+        if columns < self.leaves.len() as u64 {
             return Err(damaged("has fewer columns than the file"));
         }
         let rows = rows.and_then(|rows| u64::try_from(rows).ok());
@@ -308,6 +331,8 @@ fn structs(thrift: &mut Thrift<'_>) -> Result<u64, Broken> {
 struct Metadata<'a> {
     /// The columns that pandas made the index of; those that it makes anew, such as a range, are none.
     index: Vec<String>,
+    /// The columns of types that have a place for missing values.
+    nullable: Vec<String>,
     /// The schema of Arrow, as Arrow writes it.
     arrow: &'a [u8],
 }
@@ -326,7 +351,7 @@ impl<'a> Metadata<'a> {
                 Ok::<_, Broken>(true)
             })?;
             match name {
-                b"pandas" => metadata.index = index_columns(value),
+                b"pandas" => (metadata.index, metadata.nullable) = of_pandas(value),
                 b"ARROW:schema" => metadata.arrow = value,
                 _ => {}
             }
@@ -335,33 +360,49 @@ impl<'a> Metadata<'a> {
     }
 }
 
-fn index_columns(metadata: &[u8]) -> Vec<String> {
+/// The columns of the index, and those of nullable types.
+fn of_pandas(metadata: &[u8]) -> (Vec<String>, Vec<String>) {
     #[derive(serde::Deserialize)]
     struct OfPandas {
         index_columns: Vec<serde_json::Value>,
+        #[serde(default)]
+        columns: Vec<serde_json::Value>,
     }
     // The reader says what it thinks of other metadata of this name.
-    let metadata = serde_json::from_slice(metadata).ok();
-    let index = metadata.map_or_else(Vec::new, |OfPandas { index_columns }| index_columns);
-    index.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    let Ok(OfPandas { index_columns, columns }) = serde_json::from_slice(metadata) else {
+        return Default::default();
+    };
+    let index = index_columns.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect();
+    let is_nullable = |column: &&serde_json::Value| {
+        let of_numpy = column["numpy_type"].as_str().unwrap_or_default();
+        of_numpy == "boolean" || of_numpy.ends_with("[pyarrow]") || of_numpy.starts_with(char::is_uppercase)
+    };
+    let nullable = columns.iter().filter(is_nullable).filter_map(|column| column["field_name"].as_str());
+    (index, nullable.map(str::to_owned).collect())
 }
 
-/// The columns without columns of their own.
-#[derive(Default)]
-struct Leaves {
-    is_read: Vec<bool>,
-    decided: Vec<DecidedBy>,
+/// A column without columns of its own.
+#[derive(Debug, Clone)]
+struct Leaf {
+    is_read: bool,
+    /// The column of the table that it is, or is in.
+    column: String,
+    /// Its type in pandas where no value is missing.
+    type_name: &'static str,
+    /// What decides on it.
+    decided: DecidedBy,
 }
 
 /// The columns without columns of their own. All of them are read, or those of these names, of which the first so many have to be
-/// there; `dictionaries` are those that become categories.
+/// there.
 fn leaves(
     mut schema: Thrift<'_>,
     wanted: Option<(usize, &[String])>,
-    dictionaries: &[String],
-) -> Result<Leaves, FooterError> {
+    metadata: &Metadata<'_>,
+) -> Result<Vec<Leaf>, FooterError> {
+    let dictionaries = dictionaries(metadata.arrow);
     let (asked, wanted) = wanted.map_or((0, None), |(asked, names)| (asked, Some(names)));
-    let mut leaves = Leaves::default();
+    let mut leaves = Vec::new();
     let mut names: Vec<&[u8]> = Vec::new();
     // The groups that are open: their columns to come, the length of the path before them, and what they are.
     let mut open: Vec<(u64, usize, Element)> = Vec::new();
@@ -401,10 +442,21 @@ fn leaves(
             let is_of = |name: &String| {
                 path.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
-            leaves.is_read.push(wanted.is_none_or(|wanted| wanted.iter().any(is_of)));
             let above = open.iter().skip(1).map(|(.., group)| group);
-            let is_dictionary = || dictionaries.contains(&path);
-            leaves.decided.push(DecidedBy::of(above, &element, is_dictionary));
+            let decided = if metadata.nullable.contains(&path) {
+                DecidedBy::Schema
+            } else {
+                DecidedBy::of(above, &element, || dictionaries.contains(&path))
+            };
+            leaves.push(Leaf {
+                is_read: wanted.is_none_or(|wanted| wanted.iter().any(is_of)),
+                column: names
+                    .last()
+                    .map(|name| String::from_utf8_lossy(name).into_owned())
+                    .unwrap_or_default(),
+                type_name: if open.len() == 1 { element.type_name() } else { "object" },
+                decided,
+            });
         }
         open.push((children, before, element));
         if open.len() > DEEPEST {

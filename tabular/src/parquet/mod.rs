@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-pub use footer::{Footer, FooterError, RowGroup, TAIL, locate};
+pub use footer::{Footer, FooterError, FoundTypes, RowGroup, TAIL, locate};
 pub use split::{Rows, split};
 
 /// Which rows of a Parquet file a slice has, and where the bytes are that tell them.
@@ -37,7 +37,7 @@ pub struct RowGroups {
     pub footer: Range<u64>,
     /// The file that has the footer, at the same place; empty where it is that with the data.
     pub footer_file: String,
-    /// Whether types are in doubt that all of the file decides, of which this slice is a part: [`Footer::in_doubt`].
+    /// Whether types are in doubt that all of the file decides, of which this slice is a part: [`Footer::types`].
     pub is_in_doubt: bool,
     /// The file that has the data which decides then, at the same place; empty where it is that with the data.
     pub types_file: String,

@@ -204,14 +204,37 @@ fn data_decides_on_types_where_the_footer_does_not() {
     ] {
         let file = File { repetition, nulls, ..File::of(&[column], &[10, 10], 100) };
         let footer = file.footer();
-        let found = Footer::read(&footer, START, None).unwrap().in_doubt();
+        let found = Footer::read(&footer, START, None).unwrap().types().in_doubt;
         let both = Some(4..204).filter(|_| is_in_doubt);
         assert_eq!(found, Vec::from_iter(both), "{column} {repetition} {nulls:?}");
     }
     // Columns that nobody reads decide nothing.
     let footer = File { repetition: optional, ..File::of(&["a", "b"], &[10], 100) }.footer();
     let chosen = ["b".to_owned()];
-    assert_eq!(Footer::read(&footer, START, Some(&chosen)).unwrap().in_doubt(), [104..204]);
+    let types = Footer::read(&footer, START, Some(&chosen)).unwrap().types();
+    assert_eq!((types.in_doubt.first(), types.in_doubt.len()), (Some(&(104..204)), 1));
+}
+
+#[test]
+fn columns_have_the_types_of_pandas() {
+    let nullable = r#"{"index_columns":[],"columns":[{"field_name":"a","numpy_type":"Int64"}]}"#;
+    for (columns, repetition, nulls, index, expected) in [
+        (&["a"][..], 0, None, "", &[("a", "int64")][..]),
+        (&["a", "b"], 1, Some(0), "", &[("a", "int64"), ("b", "int64")]),
+        (&["a"], 1, Some(1), "", &[("a", "float64")]),
+        (&["a"], 1, Some(1), nullable, &[("a", "int64")]),
+        (&["a"], 1, None, "", &[("a", "int64")]),
+        (&["a"], 2, Some(1), "", &[("a", "object")]),
+        (&["g.a", "g.b", "c"], 1, Some(1), "", &[("g", "object"), ("g", "object"), ("c", "float64")]),
+    ] {
+        let footer = File { index, repetition, nulls, ..File::of(columns, &[10, 10], 100) }.footer();
+        let found = Footer::read(&footer, START, None).unwrap().types();
+        let found: Vec<_> = found.columns.iter().map(|(name, of_type)| (&**name, *of_type)).collect();
+        let mut expected = expected.to_vec();
+        expected.dedup();
+        assert_eq!(found, expected, "{columns:?} {repetition} {nulls:?}");
+        assert!(index.is_empty() || Footer::read(&footer, START, None).unwrap().types().in_doubt.is_empty());
+    }
 }
 
 /// The schema that pyarrow leaves for `pyarrow.table({"a": [1], "b": pyarrow.array(["x"]).dictionary_encode()})`.
@@ -222,10 +245,13 @@ const WITH_DICTIONARY: &str = "/////9AAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAEAAAAu
 #[test]
 fn categories_are_all_values_of_their_file() {
     for (arrow, expected) in
-        [(WITH_DICTIONARY, vec![104..204]), ("", Vec::new()), ("bm9uZQ==", Vec::new()), ("!", Vec::new())]
+        [(WITH_DICTIONARY, "category"), ("", "int64"), ("bm9uZQ==", "int64"), ("!", "int64")]
     {
         let footer = File { arrow, ..File::of(&["a", "b"], &[10], 100) }.footer();
-        assert_eq!(Footer::read(&footer, START, None).unwrap().in_doubt(), expected, "{arrow}");
+        let found = Footer::read(&footer, START, None).unwrap().types();
+        assert_eq!(found.columns, [("a".to_owned(), "int64"), ("b".to_owned(), expected)], "{arrow}");
+        let categories = Some(104..204).filter(|_| expected == "category");
+        assert_eq!(found.in_doubt, Vec::from_iter(categories));
     }
 }
 

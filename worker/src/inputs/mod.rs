@@ -430,7 +430,7 @@ impl Localizer {
                 std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, place.start));
             read.map_err(DiskError::about(&path))?;
             let footer = Footer::read(&bytes, start, columns.as_deref());
-            Ok(footer.map_or_else(|_| Vec::new(), |footer| footer.in_doubt()))
+            Ok(footer.map_or_else(|_| Vec::new(), |footer| footer.types().in_doubt))
         };
         tokio::task::spawn_blocking(reading)
             .await

@@ -16,6 +16,7 @@ use prs_tabular::TableReader;
 use prs_tabular::parquet::{Footer, FooterError, TAIL, locate, split};
 
 use super::Slices;
+use crate::plan::types_seen::CONVERT;
 
 /// Bytes that are read first: nearly always the footer is among them.
 const FIRST: u64 = 64 << 10;
@@ -80,7 +81,14 @@ pub(super) fn plan(
     let mut rows = *slices.rows;
     let is_here = slices.home.store == StoreRef::Local;
     let split = footer.and_then(|footer| {
-        let is_in_doubt = !is_here && !footer.in_doubt().is_empty();
+        let types = footer.types();
+        // Those of a Delta table are the table's.
+        if footer.group_count() > 0 && slices.name.columns.of_table.is_none() {
+            for (column, of_type) in &types.columns {
+                slices.taker.sink.types.note(column, of_type, slices.name.origin, CONVERT);
+            }
+        }
+        let is_in_doubt = !is_here && !types.in_doubt.is_empty();
         let count = footer.group_count();
         split(&footer, size, options.split_row_groups, &mut rows, |slice, mut row_groups| {
             let is_all = row_groups.rows.is_none()
