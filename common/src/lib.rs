@@ -33,7 +33,6 @@ mod record;
 #[cfg(feature = "s3")]
 mod refusals;
 pub mod registry;
-pub mod remove_tree;
 pub mod seal;
 pub mod segment;
 pub mod servers;
@@ -44,6 +43,7 @@ pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;
 pub mod traces;
+pub mod tree;
 pub mod try_table;
 pub mod wire;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::private_folder::{PrivateFolder, PrivateFolderError};
-use crate::remove_tree::remove_tree;
+use crate::tree::remove_tree;
 
 /// A private folder; removed when dropped.
 #[derive(Debug)]

@@ -149,8 +149,8 @@ def test_a_folder_for_every_mini_batch_does_not_pile_up(start):
 
 def test_files_that_cannot_be_moved_fail_the_try(start):
     process = start(WRITE).ready()
-    staging = process.folder / "staging"
-    staging.write_text("not a folder")
+    (process.folder / "staging").mkdir(exist_ok=True)
+    (process.folder / "staging" / "1").write_text("not a folder")
     outcome = process.run(files("a"))
     assert "cannot move the files of the output folder" in outcome.error.message
     assert below(process.folder / "output") == []
@@ -274,3 +274,53 @@ def test_a_named_output_that_the_script_takes_away_is_there_again(start, after):
         outcome = process.run(files(name))
         assert outcome.files == ([] if after else expected), outcome.error
         assert process.run(files("nothing")).error is None
+
+
+# How a script may have its output folder, or one below it, lead to a folder of others.
+LEADING = {
+    "a link in its place": "shutil.rmtree(out); os.symlink(others, out)",
+    "a link to the folder above": "shutil.rmtree(out); os.symlink(others.parent, out)",
+    "moved away, and a link": "os.rename(out, str(out) + '-away'); os.symlink(others, out)",
+    "a link below": "os.symlink(others, out / 'link')",
+    "a link in a folder": "(out / 'sub').mkdir(); os.symlink(others, out / 'sub' / 'link')",
+    "a link in place of a folder": "shutil.rmtree(out / 'kept'); os.symlink(others, out / 'kept')",
+    "a link to a file": "os.symlink(others / 'file', out / 'file')",
+    "a file in its place": "shutil.rmtree(out); out.write_text('x')",
+}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("how", LEADING)
+def test_nothing_is_touched_that_a_link_leads_to(start, tmp_path, how, fails):
+    others = tmp_path / "others"
+    (others / "below").mkdir(parents=True)
+    (others / "file").write_text("of others")
+    (others / "below" / "file").write_text("of others")
+    seen = {path: path.stat() for path in others.rglob("*")}
+    script = (
+        HEAD + f"import shutil\nothers = pathlib.Path({str(others)!r})\n"
+        "def init():\n    (out / 'kept').mkdir()\n"
+        "def run(mini_batch):\n    if mini_batch[0].endswith('bad'):\n"
+        f"        {LEADING[how]}\n        if {fails}:\n            raise ValueError\n"
+        "    else:\n        (out / 'own').write_text('x')\n    return mini_batch\n"
+    )
+    process = start(script).ready()
+    outcome = process.run(files("bad"))
+    assert (outcome.files, outcome.error.category) == ([], "ValueError" if fails else "OutputError")
+    if not fails:
+        what = "a file" if "a file in" in how else "a symbolic link"
+        assert f" is {what}; only regular files can be written below" in outcome.error.message
+    assert process.run(files("a")).files == ["own"]
+    assert {path: path.stat() for path in others.rglob("*")} == seen
+    assert below(process.folder / "staging") == ["2/own"]
+
+
+def test_a_file_that_others_hold_is_copied(start, tmp_path):
+    held = tmp_path / "held"
+    held.write_text("of others")
+    script = HEAD + f"def run(mini_batch):\n    os.link({str(held)!r}, out / 'held')\n    return mini_batch\n"
+    process = start(script).ready()
+    assert process.run().files == ["held"]
+    staged = process.folder / "staging" / "1" / "held"
+    assert staged.read_text() == "of others"
+    assert held.stat().st_nlink == 1 and staged.stat().st_ino != held.stat().st_ino

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use prs_common::code::archive::{pack, unpack};
 use prs_common::private_folder::PrivateFolder;
-use prs_common::remove_tree::remove_tree;
+use prs_common::tree::remove_tree;
 use prs_worker::{find_extension, prepare_python_home};
 
 use crate::failure::Failure;

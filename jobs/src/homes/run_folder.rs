@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::private_folder::PrivateFolder;
-use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, TEMPORARY, is_valid_key};
+use prs_common::tree::remove_tree;
 use prs_orchestrator::JobRecord;
 use rustix::fs::{FlockOperation, OFlags, flock};
 

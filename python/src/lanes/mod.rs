@@ -8,7 +8,7 @@
 mod turn;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -94,7 +94,11 @@ impl Lanes {
             describer: Describer::new(host.getattr("describe")?.unbind()),
             collector: Collector::new(&host.getattr("results")?, start.append_row)?,
             outputs_dir: PathBuf::from(&start.concurrency.outputs_dir),
-            shared: Mutex::new(SharedOutputs::new(outputs, start.concurrency.most <= 1)),
+            shared: Mutex::new(SharedOutputs::new(
+                outputs,
+                Path::new(&start.concurrency.outputs_dir),
+                start.concurrency.most <= 1,
+            )?),
             has_stray: AtomicBool::new(false),
             slices: SliceReader::of_host(host, &start.scratch_dir)?.map(Mutex::new),
             queue: Mutex::default(),

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use prs_common::remove_tree::remove_tree;
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
+use prs_common::tree::remove_tree;
 use prs_common::wire::{self, ToProcess};
 
 use super::Dispatcher;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
-use prs_common::remove_tree::remove_tree;
+use prs_common::tree::remove_tree;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;

@@ -10,9 +10,9 @@ use prs_common::job::{
     Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded, LocalPath, check_job_id,
     local_paths,
 };
-use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{Reach, StorageErrorKind};
 use prs_common::timestamp::now_us;
+use prs_common::tree::remove_tree;
 use prs_common::{failpoint, layout};
 
 use super::dry_run::DryRun;

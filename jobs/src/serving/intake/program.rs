@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prs_common::layout;
-use prs_common::remove_tree::remove_tree;
 use prs_common::traces;
+use prs_common::tree::remove_tree;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prs_common::private_folder::PrivateFolder;
-use prs_common::remove_tree::remove_tree;
 use prs_common::storage::is_valid_key;
+use prs_common::tree::remove_tree;
 
 use super::unpack::{MOST, is_archive, place_in, unpack};
 use crate::blobs::{BlobError, Blobs, Listed};

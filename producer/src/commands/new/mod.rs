@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::job::check_name;
-use prs_common::remove_tree::remove_tree;
+use prs_common::tree::remove_tree;
 use serde::Serialize;
 
 use crate::cli::{Format, New};

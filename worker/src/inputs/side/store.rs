@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use prs_common::job::InputSource;
 use prs_common::private_folder::PrivateFolder;
-use prs_common::remove_tree::remove_tree;
+use prs_common::tree::remove_tree;
 use prs_orchestrator::inputs::side::seen;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;

@@ -1,6 +1,7 @@
 //! Removes a folder with everything in it, whatever a script has made of it.
 //!
-//! Links are removed and never followed: every step goes through the opened folder above it. Folders without
+//! Links are removed and never followed: every step goes through the opened folder above it. What is mounted below is left: it is of
+//! others. Folders without
 //! permissions, which a script may leave, are given them first. What cannot be removed is passed over, so that it keeps
 //! as little as possible from going.
 
@@ -11,6 +12,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmodat, fchmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
+
+use super::open_child;
 
 /// How a folder is opened to be read.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -36,7 +39,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     remove(parent.as_fd(), name, path, 0)
 }
 
-fn remove(parent: BorrowedFd<'_>, name: &OsStr, path: &Path, depth: usize) -> io::Result<()> {
+pub(super) fn remove(parent: BorrowedFd<'_>, name: &OsStr, path: &Path, depth: usize) -> io::Result<()> {
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     match unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -78,12 +81,12 @@ fn empty(folder: &OwnedFd, path: &Path, depth: usize) -> io::Result<()> {
 
 /// Opens a folder so that what is in it can be removed.
 fn open(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let folder = match openat(parent, name, READ, Mode::empty()) {
+    let folder = match open_child(parent, name) {
         Err(Errno::ACCESS) => {
             // Through what was opened: by its name, a link could be in its place by now.
             let named = openat(parent, name, NAMED, Mode::empty())?;
             chmodat(CWD, format!("/proc/self/fd/{}", named.as_raw_fd()), Mode::RWXU, AtFlags::empty())?;
-            openat(parent, name, READ, Mode::empty())?
+            open_child(parent, name)?
         }
         opened => opened?,
     };

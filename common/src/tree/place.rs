@@ -1,0 +1,106 @@
+//! The folder that has a certain name, whoever made it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+
+use super::{Kind, OpenFolder, Seen};
+
+/// A folder that is known by its name in the one above it: a script may take it away, and make another one.
+#[derive(Debug)]
+pub struct Place {
+    above: OpenFolder,
+    name: OsString,
+    folder: OpenFolder,
+    seen: Seen,
+}
+
+impl Place {
+    /// The folder at `path`, whose parent is opened now. It is made where it is not there.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "only a folder in another one can be used",
+            ));
+        };
+        Self::make_in(OpenFolder::open(parent)?, name)
+    }
+
+    /// The one that is called so in `above`.
+    pub fn make_in(above: OpenFolder, name: &OsStr) -> io::Result<Self> {
+        let folder = above.make(Path::new(name))?;
+        let seen = folder.seen()?;
+        Ok(Self { above, name: name.to_owned(), folder, seen })
+    }
+
+    /// The folder that was there when it was last looked at.
+    pub fn folder(&self) -> &OpenFolder {
+        &self.folder
+    }
+
+    /// The folder above it.
+    pub fn above(&self) -> &OpenFolder {
+        &self.above
+    }
+
+    /// Its time of change where it is the folder that it was; costs one call.
+    pub fn changed(&self) -> io::Result<Option<(i64, i64)>> {
+        let seen = self.above.look_at(&self.name)?;
+        Ok(seen.filter(|seen| seen.identity == self.seen.identity).map(|seen| seen.changed))
+    }
+
+    /// Opens the folder that is there now, or makes one. What else stands in its place is told.
+    pub fn refresh(&mut self) -> io::Result<Result<(), &'static str>> {
+        match self.above.look_at(&self.name)? {
+            Some(seen) if seen.identity == self.seen.identity => {}
+            Some(Seen { kind: Kind::Other(what), .. }) => return Ok(Err(what)),
+            Some(Seen { kind: Kind::File, .. }) => return Ok(Err("a file")),
+            Some(Seen { kind: Kind::Folder, .. }) | None => {
+                self.folder = self.above.make(Path::new(&self.name))?;
+                self.seen = self.folder.seen()?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Removes what stands in its place and is no folder.
+    pub fn clear(&self) -> io::Result<()> {
+        self.above.remove_file(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_stands_in_its_place_is_seen_and_never_followed() {
+        let scene = tempfile::tempdir().unwrap();
+        let path = scene.path().join("place");
+        let mut place = Place::make(&path).unwrap();
+        assert!(place.changed().unwrap().is_some());
+        assert_eq!(place.refresh().unwrap(), Ok(()));
+        fs::create_dir(scene.path().join("others")).unwrap();
+        fs::remove_dir(&path).unwrap();
+        symlink("others", &path).unwrap();
+        assert_eq!(place.changed().unwrap(), None);
+        assert_eq!(place.refresh().unwrap(), Err("a symbolic link"));
+        place.clear().unwrap();
+        assert_eq!(place.refresh().unwrap(), Ok(()));
+        assert!(path.is_dir() && scene.path().join("others").is_dir());
+        // The script may move its folder away, and make another one.
+        fs::rename(&path, scene.path().join("away")).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(place.changed().unwrap(), None);
+        assert_eq!(place.refresh().unwrap(), Ok(()));
+        fs::write(path.join("file"), "").unwrap();
+        assert_eq!(place.folder().entries().unwrap().len(), 1);
+        fs::remove_dir_all(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        assert_eq!(place.refresh().unwrap(), Err("a file"));
+    }
+}
