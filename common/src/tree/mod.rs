@@ -10,9 +10,9 @@ mod remove;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 pub use place::Place;
 pub use remove::remove_tree;
@@ -158,7 +158,7 @@ impl OpenFolder {
         mut act: impl FnMut(&Self, &OsStr, &Path) -> io::Result<()>,
     ) -> io::Result<()> {
         // Files of a folder come together.
-        let mut known = (std::path::PathBuf::new(), self.below(Path::new(""))?);
+        let mut known = (PathBuf::new(), self.below(Path::new(""))?);
         for file in files {
             let file = file.as_ref();
             let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -169,6 +169,17 @@ impl OpenFolder {
             act(&known.1, name, file)?;
         }
         Ok(())
+    }
+
+    /// Opens the regular file that is called so.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        let file = File::from(openat(&self.0, name, FILE, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+    }
+
+    /// A path to what is called so, which leads through the opened folder as long as that is open.
+    pub fn path_to(&self, name: &OsStr) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string()).join(name)
     }
 
     /// Removes the file or the link that is called so.
@@ -206,11 +217,8 @@ impl OpenFolder {
 
     /// Puts a copy of the file in its own place.
     fn copy_itself(&self, name: &OsStr) -> io::Result<()> {
-        let mut source = File::from(openat(&self.0, name, FILE, Mode::empty())?);
+        let mut source = self.open_file(name)?;
         let metadata = source.metadata()?;
-        if !metadata.is_file() {
-            return Err(not_regular());
-        }
         let how = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777);
         let mut copy = File::from(openat(&self.0, COPY, how, mode)?);
@@ -286,6 +294,11 @@ mod tests {
         // Wherever its path leads by now, it is the folder that was opened.
         fs::rename(scene.path().join("a"), scene.path().join("moved")).unwrap();
         symlink("others", scene.path().join("a")).unwrap();
+        fs::write(scene.path().join("moved/b/file"), "own").unwrap();
+        let opened = folder.child("b".as_ref()).unwrap();
+        assert_eq!(fs::read(opened.path_to("file".as_ref())).unwrap(), b"own");
+        assert_eq!(io::read_to_string(opened.open_file("file".as_ref()).unwrap()).unwrap(), "own");
+        assert!(folder.open_file("link".as_ref()).is_err() && folder.open_file("b".as_ref()).is_err());
         folder.child("b".as_ref()).unwrap().remove_all("c".as_ref(), Path::new("c")).unwrap();
         assert!(scene.path().join("others/c/file").is_file() && !scene.path().join("moved/b/c").exists());
     }

@@ -131,6 +131,57 @@ def run(mini_batch, context):
     assert_eq!(job.run().files("output"), names.map(|name| format!("output/{name}")));
 }
 
+/// Has folders of its process lead to a folder of others, by the number of the mini-batch.
+const LEADS_ELSEWHERE: &str = r#"
+import os, shutil
+from azureml_user.parallel_run import EntryScript
+
+def run(mini_batch, context):
+    folder, others = EntryScript().output_dir, os.environ["OTHERS"]
+    index = context.minibatch_index
+    if index in (1, 2):
+        shutil.rmtree(folder)
+        os.symlink(os.path.join(others, "output"), folder)
+        if index == 1:
+            raise ValueError("as it wants")
+    elif index < 4:
+        with open(os.path.join(folder, f"own-{index}"), "w") as file:
+            file.write("own")
+    else:
+        of_process = os.path.dirname(folder)
+        os.rename(of_process, of_process + "-away")
+        os.symlink(others, of_process)
+    return mini_batch
+"#;
+
+#[test]
+fn nothing_is_touched_that_a_script_has_its_folders_lead_to() {
+    let job = Job::new(LEADS_ELSEWHERE).with_files(5).with("mini_batch_size", 1).with("run_max_try", 1);
+    let job = job.with("process_count_per_node", 1).with("error_threshold", -1);
+    let others = job.path("others");
+    let held: Vec<_> = ["output", "outputs", "working", "staging/1"].map(|folder| others.join(folder)).into();
+    for folder in &held {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("file"), "of others").unwrap();
+    }
+    let job = job.with_variable("OTHERS", &others.display().to_string());
+    job.submit().expect_code(0);
+    for folder in &held {
+        let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["file"], "{}", folder.display());
+        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "of others");
+    }
+    let failed = job.run().failed_mini_batches();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    let told = format!("{:?}", failed[1]);
+    assert!(told.contains("is a symbolic link; only regular files can be written below"), "{told}");
+    assert_eq!(
+        job.run().files("output"),
+        ["output/failed_mini_batches.jsonl", "output/own-0", "output/own-3", "output/parallel_run_step.txt"]
+    );
+    assert_eq!(job.run().rows().len(), 3);
+}
+
 #[test]
 fn the_output_can_be_elsewhere_under_another_name() {
     let job = Job::new("def run(mini_batch):\n    return ['x']\n")

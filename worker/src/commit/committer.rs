@@ -7,7 +7,6 @@
 //! failures are counted before, several at a time: nobody else waits for them.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{Payload, PutMode, StorageError, StorageErrorKind};
 use prs_common::timestamp::now_us;
+use prs_common::tree::OpenFolder;
 use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::segments::recover::entry;
@@ -246,35 +246,38 @@ impl Committer {
             let verdict = counted.await.unwrap_or(Verdict::Retry { failed_tries: ready.failed_tries + 1 });
             return Some(Prepared { ready, tried, verdict: Some(verdict) });
         }
-        let staged_in = tried.staging.join(tried.seq.to_string());
+        let staged_in = PathBuf::from(tried.seq.to_string());
         for path in std::mem::take(&mut tried.files) {
-            let staged = staged_in.join(&path);
+            let staged = Staged { folder: Arc::clone(&tried.staging), path: staged_in.join(&path) };
             let Some(file) = self.store_file(layout::staged_file(&id, &path), path, staged).await else {
                 self.backlog.remove(tried.rows.len());
                 return None;
             };
             tried.record.files.push(file);
         }
-        let _ = std::fs::remove_dir_all(&staged_in);
+        if !tried.record.files.is_empty() {
+            let _ = tried.staging.remove_all(staged_in.as_os_str(), &staged_in);
+        }
         Some(Prepared { ready, tried, verdict: None })
     }
 
     /// Brings a file that a mini-batch wrote to storage. Nothing when that cannot be done any more.
-    async fn store_file(&self, key: String, path: String, staged: PathBuf) -> Option<OutputFile> {
+    async fn store_file(&self, key: String, path: String, staged: Staged) -> Option<OutputFile> {
         let what = "a file of a mini-batch";
         let summed = self.until_done(what, StorageError::is_retryable, || {
             let (staged, key) = (staged.clone(), key.clone());
             async move {
                 let sum = tokio::task::spawn_blocking({
                     let staged = staged.clone();
-                    move || File::open(staged).and_then(crc32c_of)
+                    move || staged.look()
                 });
                 let sum = sum.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-                sum.map_err(|error| unreadable(&staged, key, &error))
+                sum.map_err(|error| unreadable(&staged.path, key, &error))
             }
         });
-        let (size, crc) = summed.await?;
-        let file = Payload::File(staged);
+        // The folder of the file stays open until it is stored.
+        let (folder, size, crc) = summed.await?;
+        let file = Payload::File(folder.path_to(staged.path.file_name().unwrap_or_default()));
         self.until_done(what, StorageError::is_retryable, || {
             self.job.storage.put(&key, file.clone(), PutMode::Overwrite)
         })
@@ -432,6 +435,23 @@ impl Committer {
                 }
             }
         }
+    }
+}
+
+/// A file that a mini-batch wrote, where its process staged it.
+#[derive(Clone)]
+struct Staged {
+    folder: Arc<OpenFolder>,
+    /// Below that.
+    path: PathBuf,
+}
+
+impl Staged {
+    /// The folder that it is in, its size and its checksum.
+    fn look(&self) -> io::Result<(Arc<OpenFolder>, u64, u32)> {
+        let folder = self.folder.below(self.path.parent().unwrap_or(Path::new("")))?;
+        let (size, crc) = crc32c_of(folder.open_file(self.path.file_name().unwrap_or_default())?)?;
+        Ok((Arc::new(folder), size, crc))
     }
 }
 

@@ -1,6 +1,5 @@
 //! A mini-batch between its delivery and its commit: ready to run, then tried, and what the reports will say of it.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +8,7 @@ use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::Delivery;
 use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
+use prs_common::tree::OpenFolder;
 
 use crate::inputs::Pin;
 
@@ -103,7 +103,7 @@ pub(crate) struct Tried {
     /// Files it wrote, `/`-separated, below the folder `seq` of `staging`.
     pub(crate) files: Vec<String>,
     /// Where the process stages files.
-    pub(crate) staging: Arc<Path>,
+    pub(crate) staging: Arc<OpenFolder>,
     /// What more is known of its error, or of items that are missing.
     pub(crate) error: Option<Box<ErrorDetail>>,
 }

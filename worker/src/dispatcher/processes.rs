@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
-use prs_common::tree::remove_tree;
+use prs_common::tree::OpenFolder;
 use prs_common::wire::{self, ToProcess};
 
 use super::Dispatcher;
@@ -17,7 +17,7 @@ use crate::commit::outcome::Ready;
 use crate::dispatcher::slot::{Hang, Kill, Running, Stage, running};
 use crate::host::gpu;
 use crate::metrics::StartReason;
-use crate::process::launch::{CODE, OUTPUTS, process_name};
+use crate::process::launch::{CODE, OUTPUTS, STAGING, process_name};
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
 use crate::process::stack::{self, Stack};
@@ -48,16 +48,24 @@ impl Dispatcher<'_> {
         let start = self.launch.start_message(&name);
         let settings = self.launch.process_settings(&name, &start, index);
         let printed = Printed::from_now_on(&settings.streams);
-        let process = match Process::start(&settings, position, number, &self.tending) {
-            Ok(process) => process,
+        let started = Process::start(&settings, position, number, &self.tending);
+        // The script has not begun: it may put anything in their place.
+        let opened = || {
+            let opened = OpenFolder::open(&folder)?;
+            let staging = opened.make(Path::new(STAGING))?;
+            std::io::Result::Ok((opened, Arc::new(staging)))
+        };
+        let started = started.map_err(|error| error.to_string());
+        let started = started.and_then(|process| Ok((process, opened().map_err(|error| error.to_string())?)));
+        let (process, (opened, staging)) = match started {
+            Ok(started) => started,
             Err(error) => {
                 self.with.main_log.line(format_args!("{name} could not be started: {error}"));
-                self.count_failure(position, wire::Stage::Import, &error.to_string());
+                self.count_failure(position, wire::Stage::Import, &error);
                 return;
             }
         };
         self.with.metrics.process_started(self.slots[position].next);
-        let staging = Arc::from(Path::new(&start.staging_dir));
         process.say(&ToProcess::Start(Box::new(start)));
         let pid = process.pid;
         let with = index.map(|index| format!(", GPU {index}")).unwrap_or_default();
@@ -80,6 +88,7 @@ impl Dispatcher<'_> {
             sources: Arc::clone(&self.sources),
             run: None,
             folder,
+            opened,
             in_hand: VecDeque::new(),
             next_seq: 1,
             unacknowledged: 0,
@@ -168,7 +177,7 @@ impl Dispatcher<'_> {
         // the folder of the node.
         for name in ["working", "output", OUTPUTS] {
             // What cannot be removed is told when the folder of the node goes.
-            let _ = remove_tree(&running.folder.join(name));
+            let _ = running.opened.remove_all(name.as_ref(), &running.folder.join(name));
         }
         if !running.init_failed && self.slots[position].restart_at.is_none() {
             self.slots[position].restart_at = Some(Instant::now());

@@ -1,13 +1,14 @@
 //! A slot: a place for a process on the node, and what the process in it has in hand.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::source_line::SourceLine;
+use prs_common::tree::OpenFolder;
 use prs_common::wire::{Assignment, ToProcess, encode};
 
 use crate::commit::outcome::Ready;
@@ -105,13 +106,15 @@ pub(crate) struct Running {
     /// What it prints.
     pub(crate) printed: Printed,
     /// Where it stages the files of finished mini-batches.
-    pub(crate) staging: Arc<Path>,
+    pub(crate) staging: Arc<OpenFolder>,
     /// The user's names for its code.
     pub(crate) sources: Arc<Sources>,
     /// Where `run()` begins, once it is known.
     pub(crate) run: Option<SourceLine>,
-    /// Its own folder, removed when it has ended.
+    /// Its own folder.
     pub(crate) folder: PathBuf,
+    /// The same as it was before the script ran, emptied when it has ended.
+    pub(crate) opened: OpenFolder,
     /// Mini-batches it was given, by `seq`.
     pub(crate) in_hand: VecDeque<(u32, Ready)>,
     pub(crate) next_seq: u32,

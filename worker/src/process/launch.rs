@@ -24,6 +24,9 @@ use crate::process::{ProcessSettings, Streams};
 /// The folder of a node that has the code of the job.
 pub(crate) const CODE: &str = "code";
 
+/// The folder where a process stages what a mini-batch wrote.
+pub(crate) const STAGING: &str = "staging";
+
 /// The folder of a process that has a folder for the files of each mini-batch it has under way.
 pub(crate) const OUTPUTS: &str = "outputs";
 
@@ -69,7 +72,7 @@ impl Launch<'_> {
             output_format: spec.output_format,
             log_dir: text(logs.join(format!("user/entry_script_log/{}", self.node_id))),
             working_dir: text(folder.join("working")),
-            staging_dir: text(folder.join("staging")),
+            staging_dir: text(folder.join(STAGING)),
             longest_output_path: self.longest_output_path(name),
             output_dir,
             scratch_dir: text(self.job.work.clone()),
