@@ -66,7 +66,7 @@ wheel: $(VENV)/.wheel ## build the wheel prs-run in release into target/wheels
 
 # Unit tests come first, what takes long comes last.
 .PHONY: test
-test: test-unit test-rust test-python test-wheel test-manifests test-examples test-demo test-bench ## every test that CI runs
+test: test-unit test-rust test-python test-some-corpus test-wheel test-manifests test-examples test-demo test-bench ## every test that CI runs
 
 .PHONY: test-build
 test-build: $(VENV)/.dev
@@ -128,6 +128,12 @@ test-corpus: test-build $(VENV)/.corpus ## files that others write, PRS_CORPUS_S
 	echo "PRS_CORPUS_SEED=$$seed"; \
 	$(VENV)/bin/python tests/corpus/corpus.py "$(DEBUG)/prs" "$(TARGET)/corpus" --seed "$$seed" \
 		--seeds "$${PRS_CORPUS_SEEDS:-20}" --rows "$${PRS_CORPUS_ROWS:-30000000}"
+	rm -rf "$(TARGET)/corpus"
+
+# The same seeds each time; `make test-corpus` tries others.
+.PHONY: test-some-corpus
+test-some-corpus: test-build $(VENV)/.corpus
+	$(STEP) corpus $(VENV)/bin/python tests/corpus/corpus.py "$(DEBUG)/prs" "$(TARGET)/corpus" --seed 1 --seeds 4
 	rm -rf "$(TARGET)/corpus"
 
 # Tests of a file share servers, and stay together; most of the time they wait.
