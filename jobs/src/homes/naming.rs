@@ -3,6 +3,8 @@
 //! The id of a job begins with its name and the moment of its submission, so no record needs to be read to find a job by
 //! these.
 
+use std::path::Path;
+
 use prs_common::ledger::JobState;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobRecord;
@@ -67,7 +69,7 @@ pub async fn resolve(text: &str, whereabouts: &Whereabouts) -> Result<String, Fa
         return Err(Failure::wrong(format!("{text:?} names no job: {LATEST} and {FAILED} do")));
     }
     let on_fleet = whereabouts.urls.is_some();
-    if on_fleet && run_folder::holds_a_job(text) {
+    if on_fleet && run_folder::holds_a_job(text, Path::new(run_folder::RUNS)) {
         return Err(Failure::wrong(format!(
             "{text} is a job of this machine, and this command asks a fleet (prs profiles says which and why): add --local"
         )));
@@ -105,9 +107,9 @@ pub async fn resolve(text: &str, whereabouts: &Whereabouts) -> Result<String, Fa
     Ok(found)
 }
 
-/// Whether `text` names a folder, which a command says more about than this.
+/// Whether `text` names a folder, which a command says more about than this. Any other folder may be called as a job is.
 fn is_path(text: &str, whereabouts: &Whereabouts) -> bool {
-    text.contains('/') || std::path::Path::new(text).exists() || whereabouts.runs.join(text).exists()
+    text.contains('/') || run_folder::holds_a_job(text, &whereabouts.runs)
 }
 
 /// The jobs that a text may mean.

@@ -170,9 +170,9 @@ async fn remove_locked(folder: &Path, start: Option<u32>, keeps_output: bool) ->
     Ok(true)
 }
 
-/// Whether `name`, an id or a folder, is a job of this machine.
-pub fn holds_a_job(name: &str) -> bool {
-    look_in(name, Path::new(RUNS)).is_ok()
+/// Whether `name`, an id or a folder, is a job of this machine, whose runs are in `runs`.
+pub fn holds_a_job(name: &str, runs: &Path) -> bool {
+    candidates(name, runs).any(|folder| has_record(&folder))
 }
 
 /// The folder of the job with this id in `runs`, of a step that of its pipeline.
@@ -188,16 +188,32 @@ fn of_steps<'a>(id: &'a str, runs: &'a Path) -> impl Iterator<Item = PathBuf> + 
     id.match_indices('-').map(move |(at, _)| runs.join(&id[..at]).join(STEPS).join(id))
 }
 
+/// Where the job `name` may be: a folder, or an id.
+fn candidates<'a>(name: &'a str, runs: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    let of_steps = of_steps(name, runs).filter(|_| !name.contains('/'));
+    [PathBuf::from(name), runs.join(name)].into_iter().chain(of_steps)
+}
+
+/// Whether there is the record of a job, by which a run folder is known: others have files of that name, too.
+fn has_record(folder: &Path) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Record {
+        #[serde(rename = "job_id")]
+        _job_id: String,
+        #[serde(rename = "incarnation")]
+        _incarnation: u32,
+    }
+    fs::read(folder.join(layout::JOB)).is_ok_and(|text| serde_json::from_slice::<Record>(&text).is_ok())
+}
+
 fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
-    let folders = [PathBuf::from(name), runs.join(name)];
-    let found = folders.iter().cloned().chain(of_steps(name, runs).filter(|_| !name.contains('/')));
-    let found = found.into_iter().find(|folder| folder.join(layout::JOB).is_file());
-    found.ok_or_else(|| {
+    let is_there = |folder: &PathBuf| folder.join(layout::JOB).is_file();
+    // One that is damaged is told as that, where no other is meant.
+    let found = candidates(name, runs).find(|folder| has_record(folder));
+    found.or_else(|| candidates(name, runs).find(is_there)).ok_or_else(|| {
         Failure::not_found(format!(
-            "there is no job {:?}: neither {} nor {} holds a job.json; prs list shows the jobs of a folder",
-            name,
-            folders[0].display(),
-            folders[1].display()
+            "there is no job {name:?}: neither {name} nor {} holds a job.json; prs list shows the jobs of a folder",
+            runs.join(name).display()
         ))
     })
 }
@@ -273,6 +289,26 @@ pub fn interrupted(folder: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_folder_is_known_by_its_record() {
+        let parent = tempfile::tempdir().unwrap();
+        let runs = parent.path().join("runs");
+        let (here, there) = (parent.path().join("rows"), runs.join("rows"));
+        let name = here.to_str().unwrap();
+        fs::create_dir_all(&here).unwrap();
+        fs::create_dir_all(&there).unwrap();
+        assert!(!holds_a_job(name, &runs) && look_in(name, &runs).is_err());
+        for other in ["{}", "{\"job_id\": 7}", "no JSON"] {
+            fs::write(here.join(layout::JOB), other).unwrap();
+            assert!(!holds_a_job(name, &runs), "{other}");
+            // It may be a damaged one.
+            assert_eq!(look_in(name, &runs).unwrap(), here, "{other}");
+        }
+        fs::write(there.join(layout::JOB), "{\"job_id\": \"rows-1\", \"incarnation\": 1}").unwrap();
+        assert!(holds_a_job("rows", &runs));
+        assert_eq!(look_in("rows", &runs).unwrap(), there);
+    }
 
     #[tokio::test]
     async fn a_run_is_removed_once_its_program_has_tidied_up() {

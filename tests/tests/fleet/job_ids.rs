@@ -42,6 +42,9 @@ fn a_job_has_the_id_that_its_user_chose() {
     ended.expect_code(0);
     assert_eq!(ended.json()["job_id"], "Nightly_7");
     assert_eq!(ended.json()["name"], "nightly-7");
+    // Folders that are no runs hide no job.
+    fs::create_dir(job.path("nightly-7")).unwrap();
+    fs::create_dir(job.path("prs-runs/nightly-7")).unwrap();
     for name in ["Nightly_7", "@latest", "nightly-7"] {
         let shown = job.command(&["status", name, "-o", "json"]);
         shown.expect_code(0);
