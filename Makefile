@@ -133,6 +133,7 @@ test-corpus: test-build $(VENV)/.corpus ## files that others write, PRS_CORPUS_S
 # The same seeds each time; `make test-corpus` tries others.
 .PHONY: test-some-corpus
 test-some-corpus: test-build $(VENV)/.corpus
+	rm -rf "$(TARGET)/corpus"
 	$(STEP) corpus $(VENV)/bin/python tests/corpus/corpus.py "$(DEBUG)/prs" "$(TARGET)/corpus" --seed 1 --seeds 4
 	rm -rf "$(TARGET)/corpus"
 

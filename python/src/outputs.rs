@@ -32,8 +32,6 @@ const MANY_FOLDERS: usize = 256;
 #[derive(Debug, Default)]
 struct Found {
     files: Vec<PathBuf>,
-    /// Which files these are.
-    identities: HashSet<Identity>,
     folders: BTreeSet<PathBuf>,
     /// Symbolic links and special files, with what they are; with an empty path, what stands in the place of the folder.
     others: Vec<(PathBuf, &'static str)>,
@@ -213,7 +211,7 @@ impl Outputs {
         }
         let mut names = Vec::with_capacity(found.files.len());
         if !found.files.is_empty() {
-            refuse_open(&found.identities)?;
+            self.refuse_open(&found.files)?;
             for file in &found.files {
                 let name = file
                     .to_str()
@@ -365,10 +363,7 @@ impl Outputs {
                         found.folders.insert(path.clone());
                         ahead.push(path);
                     }
-                    Kind::File => {
-                        found.identities.insert(seen.identity);
-                        found.files.push(path);
-                    }
+                    Kind::File => found.files.push(path),
                     Kind::Other(what) => found.others.push((path, what)),
                 }
             }
@@ -387,6 +382,30 @@ impl Outputs {
             kept.empty_since = settled(before);
         }
         Ok(found)
+    }
+
+    /// Refuses files this process still has open for writing: their bytes may not all be there.
+    fn refuse_open(&self, files: &[PathBuf]) -> Result<(), String> {
+        let mut written = HashSet::<Identity>::new();
+        let looked = self.place.folder().for_each(files, |folder, name, _| {
+            written.extend(folder.look_at(name)?.map(|seen| seen.identity));
+            Ok(())
+        });
+        looked.map_err(|error| self.cannot("look into", &error))?;
+        let descriptors =
+            fs::read_dir("/proc/self/fd").map_err(|error| format!("cannot list /proc/self/fd: {error}"))?;
+        for descriptor in descriptors.flatten() {
+            let identity = fs::metadata(descriptor.path()).map(|meta| (meta.dev(), meta.ino()));
+            let is_written = identity.is_ok_and(|identity| written.contains(&identity));
+            if is_written && is_writable(&descriptor.file_name().to_string_lossy()) {
+                let name = fs::read_link(descriptor.path()).unwrap_or_default();
+                return Err(format!(
+                    "{} is still open when run() returned; close it, or write to EntryScript().working_dir",
+                    name.display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// A path below the folder, for messages.
@@ -525,24 +544,6 @@ fn name_of(path: &Path) -> &OsStr {
 /// Removes a folder below `root`, which is empty.
 fn remove_folder(root: &OpenFolder, folder: &Path) -> io::Result<()> {
     root.for_each([folder], |above, name, _| above.remove_folder(name))
-}
-
-/// Refuses files this process still has open for writing: their bytes may not all be there.
-fn refuse_open(written: &HashSet<Identity>) -> Result<(), String> {
-    let descriptors =
-        fs::read_dir("/proc/self/fd").map_err(|error| format!("cannot list /proc/self/fd: {error}"))?;
-    for descriptor in descriptors.flatten() {
-        let identity = fs::metadata(descriptor.path()).map(|meta| (meta.dev(), meta.ino()));
-        let is_written = identity.is_ok_and(|identity| written.contains(&identity));
-        if is_written && is_writable(&descriptor.file_name().to_string_lossy()) {
-            let name = fs::read_link(descriptor.path()).unwrap_or_default();
-            return Err(format!(
-                "{} is still open when run() returned; close it, or write to EntryScript().working_dir",
-                name.display()
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Whether a descriptor of this process was opened for writing; unknown counts as yes.

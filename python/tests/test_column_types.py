@@ -98,6 +98,13 @@ def test_categories_of_the_file_are_those_of_its_rows_where_they_are_few(count):
     assert len(typed["c"].cat.categories) == (3 if count == 3 else 2)
 
 
+def test_notes_of_a_frame_have_a_bound_however_many_categories_it_has():
+    columns = {f"c{at}": pd.Categorical([f"{at}-{one:04}" for one in range(300)]) for at in range(50)}
+    notes = column_types.noted(pd.DataFrame(columns))
+    assert sum(len(of_file) for _, of_file in notes) < 11_000
+    assert notes[0][1].startswith("{") and notes[-1][1].startswith("category:")
+
+
 def test_large_categories_that_differ_make_objects_as_pandas_has_it():
     files = [
         pd.DataFrame({"c": pd.Categorical([f"{of}{at:06}" for at in range(3_000)])}) for of in ("a", "b")

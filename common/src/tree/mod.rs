@@ -26,14 +26,14 @@ use rustix::io::Errno;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// How a file is opened that may be anything by now.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-/// What a copy is called until it is whole.
+/// Name of a copy until it is whole.
 const COPY: &str = ".prs-copy";
 
 /// A folder that is opened.
 #[derive(Debug)]
 pub struct OpenFolder(OwnedFd);
 
-/// What a name in a folder stands for.
+/// Kind of an entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A folder.
@@ -47,16 +47,16 @@ pub enum Kind {
 /// Which file or folder it is: device and number.
 pub type Identity = (u64, u64);
 
-/// What is known of a name in a folder.
+/// Metadata of an entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// What it stands for.
+    /// Its kind.
     pub kind: Kind,
-    /// Which one.
+    /// Its identity.
     pub identity: Identity,
-    /// When it changed last: seconds and nanoseconds.
+    /// Time of its last change: seconds and nanoseconds.
     pub changed: (i64, i64),
-    /// How many names it has.
+    /// Number of its names.
     links: u64,
     owner: u32,
 }
@@ -81,7 +81,7 @@ impl Seen {
         }
     }
 
-    /// Whether others may hold it.
+    /// Tells whether others may hold it.
     fn is_shared(&self) -> bool {
         self.links != 1 || self.owner != rustix::process::geteuid().as_raw()
     }
@@ -93,12 +93,12 @@ impl OpenFolder {
         Ok(Self(openat(CWD, path, FOLDER, Mode::empty())?))
     }
 
-    /// Opens the folder that is called so in this one, and of this file system: what is mounted there is of others.
+    /// Opens the folder `name` of this one. Refuses links and mount points.
     pub fn child(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self(open_child(self.0.as_fd(), name)?))
     }
 
-    /// Opens the folder at `relative`; empty for this one.
+    /// Opens the folder at `relative`.
     pub fn below(&self, relative: &Path) -> io::Result<Self> {
         let mut folder = Self(self.0.try_clone()?);
         for name in names(relative)? {
@@ -107,7 +107,7 @@ impl OpenFolder {
         Ok(folder)
     }
 
-    /// The same; what is not there of it is made.
+    /// Opens the folder at `relative`, and makes the folders that are missing.
     pub fn make(&self, relative: &Path) -> io::Result<Self> {
         let mut folder = Self(self.0.try_clone()?);
         for name in names(relative)? {
@@ -120,12 +120,12 @@ impl OpenFolder {
         Ok(folder)
     }
 
-    /// What is known of the folder itself.
+    /// Returns the metadata of the folder itself.
     pub fn seen(&self) -> io::Result<Seen> {
         Ok(Seen::of(&fstat(&self.0)?))
     }
 
-    /// What is known of a name in it; nothing where there is none.
+    /// Returns the metadata of the entry `name`, if there is one.
     pub fn look_at(&self, name: &OsStr) -> io::Result<Option<Seen>> {
         match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Seen::of(&stat))),
@@ -134,7 +134,7 @@ impl OpenFolder {
         }
     }
 
-    /// The names in it, with what each stands for, in no order.
+    /// Lists the entries, in no order.
     pub fn entries(&self) -> io::Result<Vec<(OsString, Seen)>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -151,7 +151,7 @@ impl OpenFolder {
         Ok(entries)
     }
 
-    /// Has `act` done with each of these files below, of which it gets the folder and the name.
+    /// Calls `act` for each of these paths below, with the opened folder and the name in it.
     pub fn for_each<P: AsRef<Path>>(
         &self,
         files: impl IntoIterator<Item = P>,
@@ -171,35 +171,34 @@ impl OpenFolder {
         Ok(())
     }
 
-    /// Opens the regular file that is called so.
+    /// Opens the regular file `name`.
     pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
         let file = File::from(openat(&self.0, name, FILE, Mode::empty())?);
         if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
     }
 
-    /// A path to what is called so, which leads through the opened folder as long as that is open.
+    /// Returns a path to `name` that leads through this folder. It is valid as long as the folder is open.
     pub fn path_to(&self, name: &OsStr) -> PathBuf {
         Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string()).join(name)
     }
 
-    /// Removes the file or the link that is called so.
+    /// Removes the file or the link `name`.
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Removes the folder that is called so, which is empty.
+    /// Removes the empty folder `name`.
     pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes whatever is called so, and everything below it. What is not there is removed already. `path` is its name in
-    /// errors.
+    /// Removes `name` with everything below it, if it is there. Errors name it by `path`.
     pub fn remove_all(&self, name: &OsStr, path: &Path) -> io::Result<()> {
         remove::remove(self.0.as_fd(), name, path, 0)
     }
 
-    /// Moves the regular file that is called so into `target`, of the same file system. One that others may hold is copied, and its
-    /// name here removed.
+    /// Moves the regular file `name` into `target`, a folder of the same file system. A file that others may hold is copied, and
+    /// loses its name here.
     pub fn move_file(&self, name: &OsStr, target: &Self, to: &OsStr) -> io::Result<()> {
         renameat(&self.0, name, &target.0, to)?;
         // Looked at where no path leads to any more that the script was given.
@@ -215,7 +214,7 @@ impl OpenFolder {
         copied
     }
 
-    /// Puts a copy of the file in its own place.
+    /// Replaces the file by a copy of it.
     fn copy_itself(&self, name: &OsStr) -> io::Result<()> {
         let mut source = self.open_file(name)?;
         let metadata = source.metadata()?;

@@ -1,4 +1,4 @@
-//! The folder that has a certain name, whoever made it.
+//! A folder that is known by its name, though a script may replace it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,7 +16,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The folder at `path`, whose parent is opened now. It is made where it is not there.
+    /// Opens the folder at `path` and its parent. Makes the folder where it is not there.
     pub fn make(path: &Path) -> io::Result<Self> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::Error::new(
@@ -27,30 +27,25 @@ impl Place {
         Self::make_in(OpenFolder::open(parent)?, name)
     }
 
-    /// The one that is called so in `above`.
+    /// Makes the folder `name` in `above`, where it is not there.
     pub fn make_in(above: OpenFolder, name: &OsStr) -> io::Result<Self> {
         let folder = above.make(Path::new(name))?;
         let seen = folder.seen()?;
         Ok(Self { above, name: name.to_owned(), folder, seen })
     }
 
-    /// The folder that was there when it was last looked at.
+    /// Returns the folder as it was opened last.
     pub fn folder(&self) -> &OpenFolder {
         &self.folder
     }
 
-    /// The folder above it.
-    pub fn above(&self) -> &OpenFolder {
-        &self.above
-    }
-
-    /// Its time of change where it is the folder that it was; costs one call.
+    /// Returns its time of change, unless another folder has its name by now. Costs one system call.
     pub fn changed(&self) -> io::Result<Option<(i64, i64)>> {
         let seen = self.above.look_at(&self.name)?;
         Ok(seen.filter(|seen| seen.identity == self.seen.identity).map(|seen| seen.changed))
     }
 
-    /// Opens the folder that is there now, or makes one. What else stands in its place is told.
+    /// Opens the folder that has the name now, or makes one. The inner error describes anything else that has the name.
     pub fn refresh(&mut self) -> io::Result<Result<(), &'static str>> {
         match self.above.look_at(&self.name)? {
             Some(seen) if seen.identity == self.seen.identity => {}
@@ -64,7 +59,7 @@ impl Place {
         Ok(Ok(()))
     }
 
-    /// Removes what stands in its place and is no folder.
+    /// Removes the file or link that has its name.
     pub fn clear(&self) -> io::Result<()> {
         self.above.remove_file(&self.name)
     }

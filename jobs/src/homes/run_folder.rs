@@ -194,16 +194,9 @@ fn candidates<'a>(name: &'a str, runs: &'a Path) -> impl Iterator<Item = PathBuf
     [PathBuf::from(name), runs.join(name)].into_iter().chain(of_steps)
 }
 
-/// Whether there is the record of a job, by which a run folder is known: others have files of that name, too.
+/// Tells whether `folder` has the record of a job, by which a run folder is known: other programs have files of that name, too.
 fn has_record(folder: &Path) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Record {
-        #[serde(rename = "job_id")]
-        _job_id: String,
-        #[serde(rename = "incarnation")]
-        _incarnation: u32,
-    }
-    fs::read(folder.join(layout::JOB)).is_ok_and(|text| serde_json::from_slice::<Record>(&text).is_ok())
+    fs::read(folder.join(layout::JOB)).is_ok_and(|text| serde_json::from_slice::<JobRecord>(&text).is_ok())
 }
 
 fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
@@ -290,8 +283,8 @@ pub fn interrupted(folder: &Path) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_run_folder_is_known_by_its_record() {
+    #[tokio::test]
+    async fn a_run_folder_is_known_by_its_record() {
         let parent = tempfile::tempdir().unwrap();
         let runs = parent.path().join("runs");
         let (here, there) = (parent.path().join("rows"), runs.join("rows"));
@@ -305,7 +298,9 @@ mod tests {
             // It may be a damaged one.
             assert_eq!(look_in(name, &runs).unwrap(), here, "{other}");
         }
-        fs::write(there.join(layout::JOB), "{\"job_id\": \"rows-1\", \"incarnation\": 1}").unwrap();
+        let spec = prs_common::job::JobSpec::new("rows", "/code", "main.py", vec![]);
+        let mut record = JobRecord::new("rows-1".to_owned(), String::new(), spec);
+        record.write(&LocalStorage::new(&there)).await.unwrap();
         assert!(holds_a_job("rows", &runs));
         assert_eq!(look_in("rows", &runs).unwrap(), there);
     }

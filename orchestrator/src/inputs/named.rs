@@ -164,20 +164,9 @@ mod tests {
         let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
         // Of what a node fetched it names the file with the footer itself.
         let row_groups = |footer_file: &str, types_file: &str| {
-            let (groups, data, footer) = (0..1, Vec::new(), 0..1);
             let [footer_file, types_file] = [footer_file, types_file].map(str::to_owned);
-            let (rows, columns, is_in_doubt, of_table) = (None, None, false, None);
-            let reader = RowGroups {
-                groups,
-                rows,
-                columns,
-                data,
-                footer,
-                footer_file,
-                is_in_doubt,
-                types_file,
-                of_table,
-            };
+            let reader =
+                RowGroups { groups: 0..1, footer: 0..1, footer_file, types_file, ..RowGroups::default() };
             message_pack::encode(&TableReader::Parquet(reader))
         };
         let (plain, forged) = (row_groups("", ""), row_groups("/etc/shadow", ""));

@@ -88,18 +88,17 @@ fn check_keys(lists: &[List], keys: Keys<'_>) -> Result<(), PlanError> {
     Err(PlanError::KeyNowhere { input, key, hint })
 }
 
-/// The readers of groups, which have the columns of all files of the input, with the types that these have together, whichever
-/// files a group has rows of.
+/// Readers of groups: a group has the columns and the types of all files of the input together.
 #[derive(Default)]
 struct Readers {
-    /// Nothing where a sample gave the types: then each file keeps its own.
+    /// The types of all files. None after `infer: sampled`, with which each file keeps its own.
     together: Option<ColumnTypes>,
-    /// Readers, encoded, by those of their files: some that were used last.
+    /// Encoded readers of groups by those of their files, as a cache.
     recent: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Readers {
-    /// Those that are kept.
+    /// Bounds the cache.
     const RECENT: usize = 64;
 
     fn of(lists: &[List]) -> Self {
@@ -112,7 +111,7 @@ impl Readers {
         Self { together: Some(ColumnTypes::together(files.into_values())), recent: HashMap::new() }
     }
 
-    /// What takes the place of this reader of a file, encoded.
+    /// Returns the encoded reader of a group for rows of this file.
     fn encoded(&mut self, reader: &Reader) -> Option<Vec<u8>> {
         let together = match &self.together {
             Some(together) if reader.is_arrow || reader.types.as_ref() != Some(together) => together,

@@ -12,19 +12,26 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-# What is noted for a file that has no such column.
+# Note for a file that has no such column.
 _ABSENT = ""
-# Categories that are noted, in bytes of JSON: each mini-batch brings them. Of more there is a checksum.
+# Bytes of JSON for the categories of a frame: each mini-batch brings them. Others are noted by a checksum.
 _MOST_OF_CATEGORIES = 8 << 10
 _CATEGORY = "category"
 
 
 def noted(frame: Any) -> list[list[str]]:
     """Names and types of the columns of a frame, as `Types` takes them."""
-    return [[str(name), _noted(dtype)] for name, dtype in zip(frame.columns, frame.dtypes)]
+    columns = []
+    left = _MOST_OF_CATEGORIES
+    for name, dtype in zip(frame.columns, frame.dtypes):
+        text = _noted(dtype, left)
+        if text.startswith("{"):
+            left -= len(text)
+        columns.append([str(name), text])
+    return columns
 
 
-def _noted(dtype: Any) -> str:
+def _noted(dtype: Any, most: int) -> str:
     categories = getattr(dtype, "categories", None)
     if categories is None:
         return str(dtype)
@@ -34,7 +41,7 @@ def _noted(dtype: Any) -> str:
     except (TypeError, ValueError):
         text = repr(described)
     else:
-        if len(text) <= _MOST_OF_CATEGORIES:
+        if len(text) <= most:
             return text
     return f"{_CATEGORY}:{zlib.crc32(text.encode(errors='surrogatepass'))}:{described['of']}"
 

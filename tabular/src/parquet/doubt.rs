@@ -7,7 +7,7 @@
 /// The types of the whole numbers, by the number of their converted type from the first on.
 const INTEGERS: [&str; 8] = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"];
 
-/// What a schema says of a column or of a group of columns, by the numbers of the format.
+/// An element of a schema: a column or a group of columns, by the numbers of the format.
 #[derive(Debug, Default)]
 pub(super) struct Element {
     pub(super) physical: Option<i64>,
@@ -30,6 +30,8 @@ impl Element {
     const CONVERTED_INTEGERS: std::ops::RangeInclusive<i64> = 11..=18;
     const CONVERTED_TEXT: i64 = 0;
     const CONVERTED_LIST: i64 = 3;
+    const CONVERTED_MILLISECONDS: i64 = 9;
+    const CONVERTED_MICROSECONDS: i64 = 10;
     const LOGICAL_STRING: i64 = 1;
     const LOGICAL_LIST: i64 = 3;
     const LOGICAL_TIMESTAMP: i64 = 8;
@@ -62,9 +64,9 @@ impl Element {
             (Some(Self::INT64), ..) if self.is_plain() => "int64",
             (Some(Self::FLOAT), ..) => "float32",
             (Some(Self::DOUBLE), ..) => "float64",
-            (Some(Self::INT96), ..) | (_, Some(Self::LOGICAL_TIMESTAMP), _) | (_, None, Some(9..=10)) => {
-                "datetime64"
-            }
+            (Some(Self::INT96), ..)
+            | (_, Some(Self::LOGICAL_TIMESTAMP), _)
+            | (_, None, Some(Self::CONVERTED_MILLISECONDS | Self::CONVERTED_MICROSECONDS)) => "datetime64",
             (_, Some(Self::LOGICAL_STRING), _) | (_, None, Some(Self::CONVERTED_TEXT)) => "str",
             _ => "object",
         }
@@ -77,7 +79,7 @@ impl Element {
     }
 }
 
-/// What decides on the type of a column.
+/// The part of a file that decides on the type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecidedBy {
     /// The schema.
@@ -91,7 +93,7 @@ pub(super) enum DecidedBy {
 }
 
 impl DecidedBy {
-    /// Of the column `leaf`, which is in these groups, from the outermost.
+    /// Tells it of the column `leaf`, which is in these groups, from the outermost.
     pub(super) fn of<'a>(
         above: impl Iterator<Item = &'a Element> + Clone,
         leaf: &'a Element,

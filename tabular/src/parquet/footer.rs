@@ -109,7 +109,7 @@ pub struct RowGroup {
     missing: Vec<usize>,
 }
 
-/// What a footer says of the types that columns have in pandas.
+/// Types that columns have in pandas, by the footer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundTypes {
     /// Where the data lies, in all row groups, of the columns to read whose types only data decides, in their order.
@@ -175,12 +175,12 @@ impl<'a> Footer<'a> {
         self.columns.as_deref()
     }
 
-    /// How many row groups there are.
+    /// Number of row groups.
     pub fn group_count(&self) -> u64 {
         self.group_count
     }
 
-    /// What it says of types, up to an error.
+    /// Tells the types of the columns, from the row groups before the first damaged one.
     pub fn types(&self) -> FoundTypes {
         let mut in_doubt = Vec::new();
         let mut have_missing = vec![false; self.leaves.len()];
@@ -326,7 +326,7 @@ fn structs(thrift: &mut Thrift<'_>) -> Result<u64, Broken> {
     if count > 0 && kind != Kind::Struct { Err(Broken) } else { Ok(count) }
 }
 
-/// What programs leave in a file for themselves.
+/// Metadata that programs leave in a file for themselves.
 #[derive(Default)]
 struct Metadata<'a> {
     /// The columns that pandas made the index of; those that it makes anew, such as a range, are none.

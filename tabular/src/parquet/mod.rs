@@ -23,7 +23,7 @@ pub use footer::{Footer, FooterError, FoundTypes, RowGroup, TAIL, locate};
 pub use split::{Rows, split};
 
 /// Which rows of a Parquet file a slice has, and where the bytes are that tell them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowGroups {
     /// The row groups, by their numbers.
     pub groups: Range<u32>,

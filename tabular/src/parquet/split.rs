@@ -60,19 +60,8 @@ pub fn split(
         let end = data.last().map_or(0, |last| last.end);
         let columns = footer.columns().map(<[String]>::to_vec);
         let slice = Slice { start, end, records, checksum: footer.checksum };
-        let (footer, footer_file) = (footer.place.clone(), String::new());
-        let types_file = String::new();
-        let row_groups = RowGroups {
-            groups,
-            rows,
-            columns,
-            data,
-            footer,
-            footer_file,
-            is_in_doubt: false,
-            types_file,
-            of_table: None,
-        };
+        let footer = footer.place.clone();
+        let row_groups = RowGroups { groups, rows, columns, data, footer, ..RowGroups::default() };
         (slice, row_groups)
     };
     let mut growing = Growing::default();

@@ -11,14 +11,12 @@ mod fetch;
 pub(crate) mod model;
 mod place;
 pub mod side;
+mod slices;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,12 +26,9 @@ use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputSource, JobSpec};
-use prs_common::message_pack;
-use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, SliceRef, StoreRef, Work};
+use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
 use prs_common::storage::{DiskError, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
-use prs_tabular::TableReader;
-use prs_tabular::parquet::Footer;
 
 use tokio::sync::Semaphore;
 
@@ -42,6 +37,7 @@ use cache::{Cache, Medium, Pinned, Wanted};
 use fetch::{FetchError, Object, Part, changed, link};
 pub use place::InputPlace;
 pub(crate) use place::Mount;
+use slices::PlacesInDoubt;
 
 use crate::host::memory_folder::MemoryFolder;
 use crate::metrics::Metrics;
@@ -98,6 +94,8 @@ struct Inner {
     place: InputPlace,
     downloads: Semaphore,
     metrics: Metrics,
+    /// Where the data lies that decides on types, of the Parquet files used last.
+    places_in_doubt: PlacesInDoubt,
 }
 
 impl fmt::Debug for Localizer {
@@ -133,14 +131,6 @@ impl LocalizeError {
         let local = MiniBatch::new(index, input, work).encode().into();
         Ok(Localized { local, planned, pin: Pin::none() })
     }
-}
-
-/// Where a slice is on this node.
-struct LocalSlice {
-    /// The path of the file with its bytes; nothing where that is a local one already.
-    key: Option<String>,
-    /// How it is read, where that is not as it was planned.
-    reader: Option<Vec<u8>>,
 }
 
 /// A file to be fetched.
@@ -194,7 +184,9 @@ impl Localizer {
         let cache = Arc::new(Cache::new(folder, limit, memory)?);
         let place = place(cache.tree());
         let downloads = Semaphore::new(DOWNLOADS);
-        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, place, downloads, metrics }) })
+        let places_in_doubt = PlacesInDoubt::default();
+        let inner = Inner { stores, spec, cache, place, downloads, metrics, places_in_doubt };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Where scripts see the files.
@@ -338,125 +330,6 @@ impl Localizer {
         let names = if names == paths { Vec::new() } else { names.iter().map(|name| &**name).collect() };
         let local = MiniBatch { work: Work::Files { base: &base, paths, versions, names }, ..*planned };
         Ok((local.encode().into(), pin))
-    }
-
-    /// Slices of tables: of each its bytes, at their place in a file with holes.
-    async fn slices(
-        &self,
-        planned: &MiniBatch<'_>,
-        slices: &[SliceRef<'_>],
-    ) -> Result<(Bytes, Pin), LocalizeError> {
-        let mut files = HashMap::new();
-        let mut parts = Vec::with_capacity(slices.len());
-        for slice in slices {
-            parts.push(self.slice(planned.input, slice, &mut files).await?);
-        }
-        let pin = self.fetch_all(files).await?;
-        let local = slices.iter().zip(&parts).map(|(slice, part)| match part {
-            LocalSlice { key: None, .. } => *slice,
-            LocalSlice { key: Some(key), reader } => {
-                let reader = reader.as_deref().unwrap_or(slice.reader);
-                SliceRef { store: StoreRef::Local, key, reader, ..*slice }
-            }
-        });
-        let mut local: Vec<SliceRef<'_>> = local.collect();
-        let work = match (&planned.work, local.pop()) {
-            (Work::Slice(_), Some(only)) => Work::Slice(only),
-            (_, last) => Work::Slices(local.into_iter().chain(last).collect()),
-        };
-        Ok((MiniBatch { work, ..*planned }.encode().into(), pin))
-    }
-
-    /// Where a slice will be on this node; what it needs goes to `files`.
-    async fn slice<'a>(
-        &self,
-        input: u32,
-        slice: &SliceRef<'a>,
-        files: &mut HashMap<String, File<'a>>,
-    ) -> Result<LocalSlice, LocalizeError> {
-        let &SliceRef { store, start, end, checksum, .. } = slice;
-        if store == StoreRef::Local {
-            return Ok(LocalSlice { key: None, reader: None });
-        }
-        let mut want = |(name, file): (String, File<'a>)| {
-            let path = self.inner.cache.path(&name).to_string_lossy().into_owned();
-            files.insert(name, file);
-            path
-        };
-        // What cannot be read is for the process to refuse.
-        let Ok(TableReader::Parquet(mut row_groups)) = message_pack::decode(slice.reader) else {
-            let part = Part::Range { range: start..end, checksum };
-            let key = want(self.part(input, slice, "slices", start..end, part));
-            return Ok(LocalSlice { key: Some(key), reader: None });
-        };
-        // The columns of the row groups, and the footer, which all slices of a file share.
-        let data = Part::Places(row_groups.data.clone());
-        let key = want(self.part(input, slice, "slices", start..end, data));
-        let place = row_groups.footer.clone();
-        let footer = || {
-            let part = Part::Range { range: place.clone(), checksum };
-            self.part(input, slice, "slices", place.clone(), part)
-        };
-        row_groups.footer_file = want(footer());
-        if row_groups.is_in_doubt {
-            // So is what decides on types, of all of the file.
-            let columns = row_groups.columns.as_deref();
-            let places = self.places_in_doubt(footer(), place.clone(), columns).await?;
-            row_groups.is_in_doubt = !places.is_empty();
-            if let (Some(first), Some(last)) = (places.first(), places.last()) {
-                let all = first.start..last.end;
-                row_groups.types_file = want(self.part(input, slice, "types", all, Part::Places(places)));
-            }
-        }
-        let reader = message_pack::encode(&TableReader::Parquet(row_groups));
-        Ok(LocalSlice { key: Some(key), reader: Some(reader) })
-    }
-
-    /// Where the data lies in a Parquet file with this footer, for these columns, that decides on types; nothing of one that cannot
-    /// be read, which is for the process to refuse.
-    async fn places_in_doubt(
-        &self,
-        (name, footer): (String, File<'_>),
-        place: Range<u64>,
-        columns: Option<&[String]>,
-    ) -> Result<Vec<Range<u64>>, LocalizeError> {
-        let path = self.inner.cache.path(&name);
-        let pin = self.fetch_all(HashMap::from([(name, footer)])).await?;
-        let (start, columns) = (place.start, columns.map(<[String]>::to_vec));
-        let reading = move || {
-            let _pinned = pin;
-            let mut bytes = vec![0; (place.end - place.start) as usize];
-            let read =
-                std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, place.start));
-            read.map_err(DiskError::about(&path))?;
-            let footer = Footer::read(&bytes, start, columns.as_deref());
-            Ok(footer.map_or_else(|_| Vec::new(), |footer| footer.types().in_doubt))
-        };
-        tokio::task::spawn_blocking(reading)
-            .await
-            .expect("reading does not panic")
-            .map_err(LocalizeError::Node)
-    }
-
-    /// A part of the object that a slice is of, which begins and ends at `place` there, and its name in the cache, among
-    /// those of this kind.
-    fn part<'a>(
-        &self,
-        input: u32,
-        slice: &SliceRef<'a>,
-        kind: &str,
-        place: Range<u64>,
-        part: Part,
-    ) -> (String, File<'a>) {
-        let &SliceRef { store, key, origin, version, .. } = slice;
-        let mut hasher = DefaultHasher::new();
-        (store, key).hash(&mut hasher);
-        let (folder, Range { start, end }) = (self.folder_of(input, 0), place);
-        let name = format!("{folder}.{kind}/{:016x}-{start}-{end}", hasher.finish());
-        // The version of what a copy was made of is none of the copy.
-        let of = if matches!(store, StoreRef::Url(_)) { version } else { "" };
-        let object = Object { key: key.to_owned(), version: of.to_owned(), part };
-        (name, File { store, object, origin: origin.to_owned() })
     }
 
     /// Pins files and fetches those that are not there.

@@ -25,6 +25,8 @@ use prs_orchestrator::plan::{PlanContext, plan};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
+use prs_common::mini_batch::SliceRef;
+
 use super::*;
 use crate::metrics::Metrics;
 
