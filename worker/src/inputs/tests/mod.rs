@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use prs_common::checksum::crc32c;
 use prs_common::dataset::left_out::LeftOut;
 use prs_common::job::{Input, InputKind, InputSource, JobSpec, MiniBatchSize, TabularOptions};
+use prs_common::mini_batch::SliceRef;
 use prs_common::storage::fixtures::{Hooked, Hooks};
 use prs_common::storage::{LocalStorage, Storage, StorageExt};
 use prs_orchestrator::inputs::{Audience, Where, resolve};
@@ -24,8 +25,6 @@ use prs_orchestrator::plan::stored_descriptors::store_long;
 use prs_orchestrator::plan::{PlanContext, plan};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
-
-use prs_common::mini_batch::SliceRef;
 
 use super::*;
 use crate::metrics::Metrics;
