@@ -44,7 +44,7 @@ pub use read::{Batch, ReadError, read, read_some};
 pub use reader::TableReader;
 pub use records::Malformed;
 pub use schema::{ColumnType, Names, Schema, SchemaError, TextRules};
-pub use split::{Header, Slice, SplitError, Splitter, record_starts, split_file, split_with};
+pub use split::{Cutting, Header, Slice, SplitError, Splitter, record_starts};
 pub use write::{WriteError, WriteOptions, Writer, supports};
 
 /// Which rules give columns their types. A result that was made by others is none of a job that runs by these.

@@ -1,7 +1,7 @@
 //! All of a file on all cores: one thread finds where records end, the others look at them, a piece at a time.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -12,16 +12,25 @@ const PIECE: usize = 1 << 20;
 /// is never closed, which the splitter tells.
 const LONGEST: usize = 64 << 20;
 
-/// Has `look` look at all records of `source`, whose last one in a part of it ends at `last_end`, and `take` take what comes out, in
-/// the order of the records. It goes on until `is_over`, which is asked before each piece.
+/// Records that are read from their beginning on.
+pub(crate) trait Source {
+    /// Appends so many bytes more to `piece`, fewer only at the end of the last record.
+    fn read_more(&mut self, piece: &mut Vec<u8>, wanted: usize) -> io::Result<()>;
+
+    /// Where in `piece`, which begins with a record and ends with what was read last, the last record begins; 0 where that is the
+    /// only one.
+    fn last_start(&self, piece: &[u8]) -> usize;
+}
+
+/// Has `look` look at all records of `source`, and `take` take what comes out, in the order of the records. It goes on until
+/// `is_over`, which is asked before each piece.
 pub(crate) fn look_at_all<T: Send>(
-    source: impl Read,
-    last_end: impl Fn(&[u8]) -> Option<usize>,
+    source: impl Source,
     look: impl Fn(&[u8]) -> T + Sync,
     take: impl FnMut(T) + Send,
     is_over: &dyn Fn() -> bool,
 ) -> io::Result<()> {
-    let mut pieces = Pieces { source, last_end, rest: Vec::new(), is_over: false };
+    let mut pieces = Pieces { source, rest: Vec::new(), is_over: false };
     let in_order = Mutex::new(InOrder { take, next: 0, waiting: BTreeMap::new() });
     let put = |number, found| in_order.lock().unwrap_or_else(PoisonError::into_inner).put(number, found);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -64,16 +73,14 @@ fn take_one(pieces: &Mutex<mpsc::Receiver<(usize, Vec<u8>)>>) -> Result<(usize, 
 }
 
 /// Cuts what is read into pieces of whole records.
-struct Pieces<R, E> {
-    source: R,
-    /// Where the last end of a record is in bytes that begin with one.
-    last_end: E,
+struct Pieces<S> {
+    source: S,
     /// The beginning of a record, which the last piece does not have.
     rest: Vec<u8>,
     is_over: bool,
 }
 
-impl<R: Read, E: Fn(&[u8]) -> Option<usize>> Pieces<R, E> {
+impl<S: Source> Pieces<S> {
     /// The next one, in the memory of `piece`.
     fn next(&mut self, mut piece: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
         if self.is_over {
@@ -85,14 +92,15 @@ impl<R: Read, E: Fn(&[u8]) -> Option<usize>> Pieces<R, E> {
             // A record that is longer than a piece is looked for in twice as much each time.
             let wanted = PIECE.max(piece.len());
             let before = piece.len();
-            self.source.by_ref().take(wanted as u64).read_to_end(&mut piece)?;
+            self.source.read_more(&mut piece, wanted)?;
             self.is_over = piece.len() - before < wanted;
             if self.is_over {
                 return Ok(Some(piece));
             }
-            if let Some(end) = (self.last_end)(&piece) {
-                self.rest.extend_from_slice(&piece[end + 1..]);
-                piece.truncate(end + 1);
+            let start = self.source.last_start(&piece);
+            if start > 0 {
+                self.rest.extend_from_slice(&piece[start..]);
+                piece.truncate(start);
                 return Ok(Some(piece));
             }
             if piece.len() > LONGEST {

@@ -57,7 +57,8 @@ impl Scanner {
 
     /// Scans the first `valid` bytes of `bytes`, of which the first lies at `offset`. A chunk that is not
     /// full must be the last one.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "it is compiled for its caller's processor")]
+    #[inline(always)]
     pub(crate) fn scan(&mut self, bytes: &[u8; CHUNK], valid: usize, offset: u64) -> Marks {
         let valid_bits = if valid < CHUNK { (1 << valid) - 1 } else { u64::MAX };
         let wanted = [b'"', self.delimiter, b'\n', b'\r'];

@@ -3,6 +3,8 @@
 //! The rules are those of `pandas.read_csv` with its defaults. Numbers are rounded correctly, as pandas 3.1
 //! does; older ones do with `float_precision="round_trip"`, and may be off in the last digit by default.
 
+use wide::u8x16;
+
 /// What a field could be, alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -39,27 +41,69 @@ pub(crate) fn kind(text: &[u8]) -> Kind {
     }
 }
 
-/// The same of a field that is a number of a few digits, perhaps with a minus sign and a point; nothing of any other.
-#[inline]
-pub(crate) fn kind_of_short_number(text: &[u8]) -> Option<Kind> {
-    let (negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        _ => (false, text),
-    };
-    let mut points = 0;
-    for byte in digits {
-        match byte {
-            b'0'..=b'9' => {}
-            b'.' => points += 1,
-            _ => return None,
-        }
+/// The same of the field of `length` bytes that `bytes` begin with, where it is a number of at most 32 bytes, with a minus sign, a
+/// point and an exponent or without, or a truth value; nothing of any other.
+#[expect(clippy::inline_always, reason = "it is compiled for its caller's processor")]
+#[inline(always)]
+pub(crate) fn kind_of_plain_value(bytes: &[u8], length: usize) -> Option<Kind> {
+    if length == 0 || length > WINDOW {
+        return None;
     }
-    match (points, digits.len()) {
-        (0, 1..=18) => Some(Kind::Int { negative }),
-        (1, 2..) => Some(Kind::Float),
-        _ => None,
+    if let Some(window) = bytes.first_chunk() {
+        return kind_in_window(window, length);
     }
+    let mut window = [0; WINDOW];
+    window[..length].copy_from_slice(&bytes[..length]);
+    kind_in_window(&window, length)
 }
+
+/// Bytes that are compared at once.
+const WINDOW: usize = 32;
+
+#[expect(clippy::inline_always, reason = "it is compiled for its caller's processor")]
+#[inline(always)]
+fn kind_in_window(window: &[u8; WINDOW], length: usize) -> Option<Kind> {
+    let (halves, _) = window.as_chunks::<16>();
+    // Bit `i` says that byte `i` is no digit.
+    let mut others = halves.iter().rev().fold(0u32, |others, half| {
+        let value = u8x16::new(*half) - u8x16::splat(b'0');
+        (others << 16) | u32::from(!(value.min(u8x16::splat(9)).simd_eq(value).to_bitmask() as u16))
+    });
+    others &= u32::MAX >> (WINDOW - length);
+    let negative = window[0] == b'-';
+    others &= !u32::from(negative);
+    let start = usize::from(negative);
+    let digits = length - start - others.count_ones() as usize;
+    if others == 0 {
+        return (1..=18).contains(&digits).then_some(Kind::Int { negative });
+    }
+    let mut at = others.trailing_zeros() as usize;
+    let has_point = window[at] == b'.';
+    if has_point {
+        others &= others - 1;
+        if others == 0 {
+            return (digits > 0).then_some(Kind::Float);
+        }
+        at = others.trailing_zeros() as usize;
+    }
+    if window[at] | 0x20 == b'e' && at > start + usize::from(has_point) {
+        others &= others - 1;
+        let mut exponent = at + 1;
+        if others == 1u32.unbounded_shl(exponent as u32) && matches!(window[exponent], b'+' | b'-') {
+            others = 0;
+            exponent += 1;
+        }
+        return (others == 0 && exponent < length).then_some(Kind::Float);
+    }
+    // Small letters have this bit, capital ones lack it.
+    let [letters, ..] = window.as_chunks().0 else { return None };
+    let letters =
+        (u64::from_le_bytes(*letters) | 0x2020_2020_2020_2020) & (u64::MAX >> (64 - 8 * length.min(8)));
+    (letters == TRUE || letters == FALSE).then_some(Kind::Bool)
+}
+
+const TRUE: u64 = u64::from_le_bytes(*b"true\0\0\0\0");
+const FALSE: u64 = u64::from_le_bytes(*b"false\0\0\0");
 
 /// Whether pandas takes the text for a missing value.
 #[inline]
@@ -330,7 +374,40 @@ mod tests {
         }
     }
 
+    /// Every field of at most seven bytes of these, at the end of a slice and before others.
+    #[test]
+    fn plain_values_are_told_as_all_are() {
+        let letters = b"0.-+e9 t";
+        for length in 1..=7 {
+            for number in 0..letters.len().pow(length) {
+                let letter = |place| letters[number / letters.len().pow(place) % letters.len()];
+                let field: Vec<u8> = (0..length).map(letter).collect();
+                let before_others = [&field, &b",12345678,e5,-.\nTrue,17,0.5,nan"[..]].concat();
+                for bytes in [&field, &before_others] {
+                    if let Some(found) = kind_of_plain_value(bytes, field.len()) {
+                        assert_eq!(found, kind(&field), "{:?}", String::from_utf8_lossy(&field));
+                    }
+                }
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn long_plain_values_are_told_as_all_are(
+            field in "-?[0-9]{0,34}(\\.[0-9]{0,20})?([eE][-+]?[0-9]{0,12})?|(?i:true|false|truf|inf)",
+            behind in "[,0-9a-z.-]{0,40}",
+        ) {
+            let bytes = format!("{field}{behind}");
+            let found = kind_of_plain_value(bytes.as_bytes(), field.len());
+            let expected = kind(field.as_bytes());
+            prop_assert!(found.is_none_or(|found| found == expected), "{:?} {:?}", found, expected);
+            let is_plain = matches!(expected, Kind::Int { .. } | Kind::Float | Kind::Bool);
+            if is_plain && field.len() <= 18 && !field.to_lowercase().ends_with("inf") {
+                prop_assert_eq!(found, Some(expected));
+            }
+        }
+
         #[test]
         fn decimals_are_rounded_correctly(text in "-?[0-9]{0,18}(\\.[0-9]{0,18})?(e-?[0-9]{1,3})?") {
             prop_assume!(text.bytes().any(|byte| byte.is_ascii_digit()));

@@ -21,8 +21,8 @@ use arrow_array::{
     UInt32Array, UInt64Array,
 };
 use prs_tabular::{
-    ColumnType, Dialect, InferMode, NullValues, Schema, Slice, TextRules, WriteOptions, Writer, read,
-    split_file,
+    ColumnType, Cutting, Dialect, InferMode, NullValues, Schema, Slice, Splitter, TextRules, WriteOptions,
+    Writer, read,
 };
 use random::{Frame, Random, Text};
 use serde::Deserialize;
@@ -169,7 +169,8 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
         let null_values = NullValues::new(text.null_values.as_deref(), &[]);
         let null_texts = text.null_values.clone().unwrap_or_default();
         let rules = || TextRules { null_values: null_values.clone(), ..TextRules::default() };
-        let mut schema = Schema::infer_file(&path, &dialect, rules(), InferMode::Full, &|| false).unwrap();
+        let mut cutting = Cutting::new(&path, Splitter::new(dialect, u64::MAX)).unwrap();
+        let mut schema = Schema::infer_while_cutting(&mut cutting, rules(), &|| false).unwrap();
         assert_eq!(
             schema,
             Schema::infer_file(&path, &dialect, rules(), InferMode::Sampled, &|| false).unwrap()
@@ -179,11 +180,12 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
             schema.declare([(name.as_str(), dtype.parse().unwrap())]).unwrap();
         }
         let mut slices: Vec<Slice> = vec![];
-        split_file(&path, &dialect, u64::MAX, |slice| {
-            slices.push(slice);
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        cutting
+            .go_on(|slice| {
+                slices.push(slice);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
         let bytes = slices
             .first()
             .map_or(&b""[..], |slice| &text.content.as_bytes()[slice.start as usize..slice.end as usize]);

@@ -15,11 +15,13 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
+use multiversion::multiversion;
+
 use crate::field::unquote;
 use crate::records::{Block, Records};
 use crate::scan::{marks_of, places};
 use crate::schema::{ColumnType, Names, Schema, SchemaError, fields, texts};
-use crate::split::BYTE_ORDER_MARK;
+use crate::split::{BYTE_ORDER_MARK, Cutting, Slice, Splitter};
 use crate::value::{self, Kind};
 use crate::{Dialect, Malformed, NullValues, TextRules};
 
@@ -69,8 +71,7 @@ impl Evidence {
     }
 
     fn add(&mut self, field: &[u8], null_values: &NullValues) {
-        let short = if null_values.hide_values() { None } else { value::kind_of_short_number(field) };
-        self.add_kind(short.unwrap_or_else(|| null_values.kind(&unquote(field))));
+        self.add_kind(null_values.kind(&unquote(field)));
     }
 
     #[inline]
@@ -96,9 +97,13 @@ impl Evidence {
     }
 
     pub(crate) fn add_column(&mut self, block: &Block<'_>, column: usize, null_values: &NullValues) {
-        if self.0 & Self::TEXT == 0 {
-            block.column(column).for_each(|field| self.add(field, null_values));
+        if self.0 & Self::TEXT != 0 {
+            return;
         }
+        if null_values.hide_values() {
+            return block.column(column).for_each(|field| self.add(field, null_values));
+        }
+        add_plain(self, block, column, null_values);
     }
 
     /// The narrowest type that holds what was seen.
@@ -123,6 +128,25 @@ impl Evidence {
     }
 }
 
+/// Adds the fields of a column of which no number and no truth value is missing, with what the processor has for sets of bits.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt+popcnt"))]
+fn add_plain(evidence: &mut Evidence, block: &Block<'_>, column: usize, null_values: &NullValues) {
+    let missing = null_values.contain(b"").then_some(Kind::Missing);
+    for place in block.places(column) {
+        let field = &block.bytes[place.start..];
+        let known = match (&field[..place.len()], place.len()) {
+            (b"", _) => missing,
+            // What is told of the text between two quotes has none in it.
+            ([b'"', .., b'"'], length) => value::kind_of_plain_value(&field[1..], length - 2),
+            (_, length) => value::kind_of_plain_value(field, length),
+        };
+        match known {
+            Some(kind) => evidence.add_kind(kind),
+            None => evidence.add(&field[..place.len()], null_values),
+        }
+    }
+}
+
 /// How fields are looked at.
 #[derive(Clone, Copy)]
 struct Look<'a> {
@@ -131,7 +155,8 @@ struct Look<'a> {
 }
 
 impl Schema {
-    /// Finds the names and types of the columns of the file at `path`; once `is_stopped`, from what was read until then.
+    /// Finds the names and types of the columns of the file at `path`, of delimited text; once `is_stopped`, from what was read
+    /// until then.
     ///
     /// Records that are ragged do not count here; reading their slice fails (spec D5).
     pub fn infer_file(
@@ -142,6 +167,16 @@ impl Schema {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, SchemaError> {
         Self::infer_until(&mut File::open(path)?, *dialect, rules, mode, is_stopped)
+    }
+
+    /// Finds the same of all of a file of which nothing is cut yet, and cuts it meanwhile.
+    pub fn infer_while_cutting(
+        cutting: &mut Cutting,
+        rules: TextRules,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, SchemaError> {
+        let Cutting { file, splitter, found } = cutting;
+        Start::find(file, splitter.dialect())?.schema_of_all(file, (splitter, found), rules, is_stopped)
     }
 
     /// Finds them in anything that can be read at any place.
@@ -160,22 +195,59 @@ impl Schema {
         mode: InferMode,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Self, SchemaError> {
+        let start = Start::find(source, dialect)?;
+        match mode {
+            InferMode::Sampled => {
+                let look = Look { dialect, null_values: &rules.null_values };
+                let evidence = sample::scan(source, start.at, look, start.names.len())?;
+                Ok(start.schema(evidence, rules))
+            }
+            InferMode::Full => {
+                let mut splitter = Splitter::new(dialect, u64::MAX);
+                start.schema_of_all(source, (&mut splitter, &mut Vec::new()), rules, is_stopped)
+            }
+        }
+    }
+}
+
+/// What a file begins with.
+struct Start {
+    names: Names,
+    dialect: Dialect,
+    /// Where its records begin.
+    at: u64,
+}
+
+impl Start {
+    fn find<R: Read + Seek>(source: &mut R, dialect: Dialect) -> Result<Self, SchemaError> {
         let first = first_record(source, dialect)?.ok_or(SchemaError::Empty)?;
-        let (names, start) = if dialect.has_header() {
+        let (names, at) = if dialect.has_header() {
             (Names::from_header(&first.bytes, dialect, first.start)?, first.end)
         } else {
             (Names::Positions(fields(&first.bytes, dialect).len()), first.start)
         };
-        let look = Look { dialect, null_values: &rules.null_values };
-        let evidence = match mode {
-            InferMode::Sampled => sample::scan(source, start, look, names.len())?,
-            InferMode::Full => {
-                source.seek(SeekFrom::Start(start))?;
-                whole::scan(source, look, names.len(), is_stopped)?
-            }
-        };
+        Ok(Self { names, dialect, at })
+    }
+
+    /// The schema that all records show, which are cut meanwhile.
+    fn schema_of_all<R: Read + Seek>(
+        self,
+        source: &mut R,
+        (splitter, slices): (&mut Splitter, &mut Vec<Slice>),
+        rules: TextRules,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Schema, SchemaError> {
+        source.seek(SeekFrom::Start(0))?;
+        let mut cut = whole::Cut::new(source, splitter, slices);
+        cut.pass_over(self.at)?;
+        let look = Look { dialect: self.dialect, null_values: &rules.null_values };
+        let evidence = whole::scan(cut, look, self.names.len(), is_stopped)?;
+        Ok(self.schema(evidence, rules))
+    }
+
+    fn schema(self, evidence: Vec<Evidence>, rules: TextRules) -> Schema {
         let types = evidence.into_iter().map(Evidence::column_type).collect();
-        Ok(Self { rules, ..Self::new(names, types) })
+        Schema { rules, ..Schema::new(self.names, types) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::{Evidence, Look, SAMPLE, line_ends, scan_part, scan_tolerantly, whole};
+use super::{Evidence, Look, SAMPLE, line_ends, scan_part, scan_tolerantly};
 
 /// How many blocks a sample has.
 pub(super) const SAMPLES: u64 = 16;
@@ -17,12 +17,13 @@ pub(super) fn scan<R: Read + Seek>(
     columns: usize,
 ) -> io::Result<Vec<Evidence>> {
     let length = source.seek(SeekFrom::End(0))?;
-    if length.saturating_sub(start) <= SAMPLES * SAMPLE as u64 {
-        source.seek(SeekFrom::Start(start))?;
-        return whole::scan(source, look, columns, &|| false);
-    }
     let mut evidence = vec![Evidence::default(); columns];
-    let spread = (length - start - SAMPLE as u64) / (SAMPLES - 1);
+    let left = length.saturating_sub(start);
+    if left <= SAMPLES * SAMPLE as u64 {
+        scan_tolerantly(&read_at(source, start, left as usize)?, look, &mut evidence);
+        return Ok(evidence);
+    }
+    let spread = (left - SAMPLE as u64) / (SAMPLES - 1);
     for sample in 0..SAMPLES {
         let bytes = read_at(source, start + sample * spread, SAMPLE)?;
         scan_sample(&bytes, sample == 0, look, &mut evidence);

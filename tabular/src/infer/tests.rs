@@ -5,6 +5,7 @@ use super::*;
 use ColumnType::{Bool, BoolOrMissing, Float64, Int64, UInt64, Utf8};
 use std::fmt::Write as _;
 use std::io::Cursor;
+use std::ops::ControlFlow;
 
 fn infer(text: &str, has_header: bool, mode: InferMode) -> Schema {
     let dialect = Dialect::new(b',', has_header).unwrap();
@@ -222,7 +223,7 @@ fn all_of_a_file_counts_however_its_records_lie() {
 #[test]
 fn a_whole_number_beyond_64_bits_is_text_unless_a_float_stands_before_it_in_any_piece() {
     let big = "18446744073709551616\n";
-    let some = "1\n".repeat(2 << 20);
+    let some = "1\n".repeat(600_000);
     for (text, expected) in [
         (format!("a\n{some}{big}{some}1.5\n"), Utf8),
         (format!("a\n1.5\n{some}{big}{some}"), Float64),
@@ -231,6 +232,51 @@ fn a_whole_number_beyond_64_bits_is_text_unless_a_float_stands_before_it_in_any_
         (format!("a\n{some}{some}{big}"), Utf8),
     ] {
         assert_eq!(infer(&text, true, InferMode::Full).types, [expected]);
+    }
+}
+
+/// Types and slices in one reading, and the slices of a reading of their own.
+#[test]
+fn slices_that_are_cut_while_types_are_found_are_the_same() {
+    let rows = |count: usize, row: &dyn Fn(usize) -> String| (0..count).map(row).collect::<String>();
+    let numbers = format!("\u{feff}\n a,b\r\n{}", rows(270_000, &|i| format!("{},{}\n", i % 10, i % 7)));
+    let quoted = format!("a,b\n{}", rows(40_000, &|i| format!("{i},\"one\r\n\"\"two\"\" {i}\n\n\"\r")));
+    let stray = format!("a,b\n{}", rows(60_000, &|i| format!("{i}\" x,5\" pipe\n\n")));
+    let long = format!("a,b\n1,\"{}\"\n2,x\n{}", "y\n".repeat(600_000), "3,4\n".repeat(9));
+    let open = format!("a,b\n{}7,\"x\n{}", "1,2\n".repeat(150_000), "3,4\n".repeat(150_000));
+    let unended = format!("{}{}", "1,2\n".repeat(270_000), "\"x\",y");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.csv");
+    for (what, text) in [
+        ("numbers", numbers),
+        ("quoted", quoted),
+        ("stray", stray),
+        ("long", long),
+        ("open", open),
+        ("unended", unended),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        let whole = infer(&text, what != "unended", InferMode::Full);
+        // One record a slice is more slices than are held.
+        for (target, skip, most) in [(1, 0, u64::MAX), (5_000, 30_000, 10_000)] {
+            let dialect = Dialect::new(b',', what != "unended").unwrap();
+            let mut together =
+                Cutting::new(&path, Splitter::new(dialect, target).within(skip, most)).unwrap();
+            let found = Schema::infer_while_cutting(&mut together, TextRules::default(), &|| false).unwrap();
+            let mut alone = Cutting::new(&path, Splitter::new(dialect, target).within(skip, most)).unwrap();
+            let [expected, slices] = [&mut alone, &mut together].map(|cutting| {
+                let mut slices = Vec::new();
+                let mut left = most;
+                let outcome = cutting.go_on(|slice| {
+                    slices.push(slice);
+                    left = left.saturating_sub(slice.records);
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                (slices, outcome.map_err(|error| error.to_string()), cutting.left_to_skip())
+            });
+            assert!(slices == expected, "{what}, {target} bytes");
+            assert_eq!(found, whole, "{what}, {target} bytes");
+        }
     }
 }
 
@@ -247,7 +293,9 @@ fn nothing_more_is_read_once_it_is_stopped_or_all_is_text() {
         let endless = record.as_bytes().repeat(1 << 16);
         let look = Look { dialect: Dialect::default(), null_values: &NullValues::default() };
         let mut source = Counted(Cursor::new(endless).chain(std::io::repeat(b'x')), 0);
-        whole::scan(&mut source.by_ref().take(1 << 28), look, 2, &|| is_stopped).unwrap();
+        let (mut splitter, mut slices) = (Splitter::new(look.dialect, u64::MAX), Vec::new());
+        let cut = whole::Cut::new(source.by_ref().take(1 << 28), &mut splitter, &mut slices);
+        whole::scan(cut, look, 2, &|| is_stopped).unwrap();
         source.1
     };
     assert!(read_of("1,2\n", true) < 4 << 20);

@@ -1,19 +1,22 @@
 //! All of a file, on all cores.
 //!
 //! Types are those of `pandas.read_csv(low_memory=False)`. What the pieces show is put together in their order: whether a whole
-//! number beyond 64 bits makes text of its column depends on what stands before it.
+//! number beyond 64 bits makes text of its column depends on what stands before it. The splitter finds where records end, so that
+//! the file is read and searched for quotes once for its types and its slices.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Evidence, Look, scan_tolerantly};
-use crate::Dialect;
-use crate::pieces::look_at_all;
-use crate::scan::marks_of;
+use crate::pieces::{Source, look_at_all};
+use crate::split::{BLOCK, Slice, Splitter};
+
+/// Slices that are held until the types are known, at most; those behind them are cut in a second reading.
+const MOST_HELD: usize = 1 << 18;
 
 /// Evidence of all records of `source` but malformed ones; of those so far once `is_stopped`.
-pub(super) fn scan(
-    source: impl Read,
+pub(super) fn scan<R: Read>(
+    source: Cut<'_, R>,
     look: Look<'_>,
     columns: usize,
     is_stopped: &dyn Fn() -> bool,
@@ -39,20 +42,59 @@ pub(super) fn scan(
         }
     };
     let is_over = || is_stopped() || texts.iter().all(is_text);
-    look_at_all(source, |piece| last_line_end(piece, look.dialect), look_at, take, &is_over)?;
+    look_at_all(source, look_at, take, &is_over)?;
     Ok(together)
 }
 
-/// Where the last line end outside quotes is.
-fn last_line_end(bytes: &[u8], dialect: Dialect) -> Option<usize> {
-    if memchr::memchr(b'"', bytes).is_none() {
-        return memchr::memrchr2(b'\n', b'\r', bytes);
+/// A file that is cut as it is read.
+pub(super) struct Cut<'a, R> {
+    source: R,
+    splitter: &'a mut Splitter,
+    slices: &'a mut Vec<Slice>,
+    /// Goes on from where the splitter has stopped, for it has found too many slices.
+    scout: Option<Splitter>,
+}
+
+impl<'a, R: Read> Cut<'a, R> {
+    /// Begins to read `source` with a splitter that has seen nothing yet.
+    pub(super) fn new(source: R, splitter: &'a mut Splitter, slices: &'a mut Vec<Slice>) -> Self {
+        Self { source, splitter, slices, scout: None }
     }
-    let mut last = None;
-    for (start, marks) in marks_of(bytes, dialect.delimiter()) {
-        if let Some(place) = marks.line_ends().checked_ilog2() {
-            last = Some(start + place as usize);
+
+    /// Reads what precedes the records, so many bytes.
+    pub(super) fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
+        self.read_more(&mut Vec::new(), bytes as usize)
+    }
+
+    fn feed(&mut self, block: &[u8]) {
+        if let Some(scout) = &mut self.scout {
+            return scout.feed(block, &mut Vec::new());
+        }
+        self.splitter.feed(block, self.slices);
+        if self.slices.len() >= MOST_HELD {
+            self.scout = Some(self.splitter.without_slices());
         }
     }
-    last
+}
+
+impl<R: Read> Source for Cut<'_, R> {
+    fn read_more(&mut self, piece: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
+        let end = piece.len() + wanted;
+        piece.reserve(wanted);
+        while piece.len() < end {
+            let before = piece.len();
+            let block = BLOCK.min(end - before);
+            self.source.by_ref().take(block as u64).read_to_end(piece)?;
+            self.feed(&piece[before..]);
+            if piece.len() - before < block {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn last_start(&self, piece: &[u8]) -> usize {
+        let of_last = self.scout.as_ref().unwrap_or(self.splitter).of_last_record();
+        piece.len().saturating_sub(of_last as usize)
+    }
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::scan::{Kind, Scanner, unescape};
-use crate::pieces::look_at_all;
+use crate::pieces::{Source, look_at_all};
 use crate::split::BYTE_ORDER_MARK;
 
 /// How long the names of a file may be together, in bytes, so that memory has a bound, and the descriptor of a mini-batch.
@@ -126,14 +126,27 @@ impl LinesSchema {
             first.clear();
         }
         look_at_all(
-            first.as_slice().chain(source),
-            |piece| memchr::memrchr(b'\n', piece),
+            LinesOf(first.as_slice().chain(source)),
             Found::of,
             |found| lock().append(found),
             &|| is_stopped() || lock().is_too_much(),
         )?;
         let found = lock();
         Ok((!found.is_too_much()).then(|| found.schema()))
+    }
+}
+
+/// The lines that can be read.
+struct LinesOf<R>(R);
+
+impl<R: Read> Source for LinesOf<R> {
+    fn read_more(&mut self, piece: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
+        self.0.by_ref().take(wanted as u64).read_to_end(piece)?;
+        Ok(())
+    }
+
+    fn last_start(&self, piece: &[u8]) -> usize {
+        memchr::memrchr(b'\n', piece).map_or(0, |end| end + 1)
     }
 }
 

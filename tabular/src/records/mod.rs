@@ -4,6 +4,10 @@
 //! column walks down the block with the column's type at hand, so nothing is decided per field but what its
 //! bytes say. A block is small enough to stay in the second-level cache while all columns walk it.
 
+use std::ops::Range;
+
+use multiversion::multiversion;
+
 use crate::Dialect;
 use crate::scan::{CHUNK, Marks, Scanner};
 
@@ -66,10 +70,17 @@ impl<'a> Block<'a> {
     /// The fields of one column from top to bottom, as they stand in the text: quotes and all.
     #[inline]
     pub(crate) fn column(&self, column: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let Self { bytes, starts, ends, columns, .. } = *self;
+        let bytes = self.bytes;
+        self.places(column).map(move |place| &bytes[place])
+    }
+
+    /// Where in `bytes` they stand.
+    #[inline]
+    pub(crate) fn places(&self, column: usize) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        let Self { starts, ends, columns, .. } = *self;
         starts.iter().zip(ends.chunks_exact(columns)).map(move |(&start, ends)| {
             let start = if column == 0 { start } else { ends[column - 1] + 1 };
-            &bytes[start as usize..ends[column] as usize]
+            start as usize..ends[column] as usize
         })
     }
 }
@@ -172,9 +183,7 @@ impl<'a> Records<'a> {
         let bytes = self.bytes;
         let limit = self.at.saturating_add(self.block_bytes).min(bytes.len());
         let (chunks, _) = bytes[self.at..limit].as_chunks::<CHUNK>();
-        for chunk in chunks {
-            self.chunk(chunk, CHUNK)?;
-        }
+        take_chunks(self, chunks)?;
         if limit == bytes.len() {
             let rest = &bytes[self.at..];
             let mut last = [0; CHUNK];
@@ -185,7 +194,8 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "it is compiled for its caller's processor")]
+    #[inline(always)]
     fn chunk(&mut self, chunk: &[u8; CHUNK], valid: usize) -> Result<(), Malformed> {
         let marks = self.scanner.scan(chunk, valid, self.at as u64);
         let position = (self.at - self.base) as u32;
@@ -294,6 +304,12 @@ impl<'a> Records<'a> {
         }
         Ok(())
     }
+}
+
+/// Takes whole chunks, with what the processor has for sets of bits.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt+popcnt"))]
+fn take_chunks(records: &mut Records<'_>, chunks: &[[u8; CHUNK]]) -> Result<(), Malformed> {
+    chunks.iter().try_for_each(|chunk| records.chunk(chunk, CHUNK))
 }
 
 #[cfg(test)]

@@ -1,25 +1,27 @@
 //! Splits a file into slices that end at record boundaries (spec D2), in one pass over its bytes.
 //!
 //! The [`Splitter`] is fed blocks of any size, keeps nothing of them but an unfinished chunk of 64 bytes,
-//! and gives the same slices however the file is cut into blocks (spec D6). [`split_file`] feeds it from a
+//! and gives the same slices however the file is cut into blocks (spec D6). [`Cutting`] feeds it from a
 //! file. Each slice has the checksum of its bytes, so that a reader knows whether it has the same. Fields are not
 //! looked at: a ragged record is found when its slice is read.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::ops::{ControlFlow, Range};
-use std::path::Path;
+mod cutting;
+
+use std::io;
+use std::ops::Range;
 
 use crc_fast::{CrcAlgorithm, Digest};
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
+pub use self::cutting::Cutting;
 use crate::Dialect;
 use crate::scan::{CHUNK, Scanner};
 
 /// The UTF-8 byte order mark, skipped at the start of a file.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How much of the file [`split_file`] reads at a time, in bytes.
+/// How much of a file is read at a time, in bytes.
 pub(crate) const BLOCK: usize = 256 << 10;
 
 /// A run of whole records: `start..end` in bytes of the file, without header and byte order mark.
@@ -59,7 +61,7 @@ pub enum SplitError {
 }
 
 /// Finds slices in the bytes of a file, given in order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Splitter {
     dialect: Dialect,
     target: u64,
@@ -120,6 +122,25 @@ impl Splitter {
         self.to_skip
     }
 
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// The same as it stands now, but that it ends no slice before the file ends.
+    pub(crate) fn without_slices(&self) -> Self {
+        Self { target: u64::MAX, most_records: u64::MAX, ..self.clone() }
+    }
+
+    /// Bytes it was fed, the byte order mark among them.
+    pub(crate) fn fed(&self) -> u64 {
+        self.offset + self.filled as u64
+    }
+
+    /// How many of the bytes it was fed are of the last record, which has not ended yet.
+    pub(crate) fn of_last_record(&self) -> u64 {
+        self.fed() - self.line_start
+    }
+
     /// Takes the next bytes of the file; slices that ended are appended to `out`.
     pub fn feed(&mut self, mut block: &[u8], out: &mut Vec<Slice>) {
         // The first chunk always goes through `pending`, where the byte order mark is dropped.
@@ -140,9 +161,7 @@ impl Splitter {
         }
         let (chunks, rest) = block.as_chunks::<CHUNK>();
         let (offset, known) = (self.offset, out.len());
-        for chunk in chunks {
-            self.chunk(chunk, CHUNK, out);
-        }
+        take_chunks(self, chunks, out);
         self.sum_up(chunks.as_flattened(), offset, &mut out[known..]);
         self.pending[..rest.len()].copy_from_slice(rest);
         self.filled = rest.len();
@@ -193,7 +212,8 @@ impl Splitter {
         found
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "it is compiled for its caller's processor")]
+    #[inline(always)]
     fn chunk(&mut self, bytes: &[u8; CHUNK], valid: usize, out: &mut Vec<Slice>) {
         let offset = self.offset;
         if self.undecided_line_end && valid > 0 {
@@ -278,44 +298,12 @@ impl Splitter {
     }
 }
 
-/// Splits the file at `path`, handing every slice to `on_slice` as soon as its end is known, until that says
-/// stop.
-pub fn split_file(
-    path: &Path,
-    dialect: &Dialect,
-    target_bytes: u64,
-    on_slice: impl FnMut(Slice) -> ControlFlow<()>,
-) -> Result<Header, SplitError> {
-    let mut splitter = Splitter::new(*dialect, target_bytes);
-    split_with(path, &mut splitter, on_slice)?;
-    Ok(splitter.header)
-}
-
-/// The same with a splitter that has seen nothing yet.
-pub fn split_with(
-    path: &Path,
-    splitter: &mut Splitter,
-    mut on_slice: impl FnMut(Slice) -> ControlFlow<()>,
-) -> Result<(), SplitError> {
-    let mut file = File::open(path)?;
-    let mut block = vec![0; BLOCK];
-    let mut slices = Vec::new();
-    loop {
-        let read = match file.read(&mut block) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
-        };
-        splitter.feed(&block[..read], &mut slices);
-        if slices.drain(..).try_for_each(&mut on_slice).is_break() {
-            return Ok(());
-        }
+/// Takes whole chunks, with what the processor has for sets of bits.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt+popcnt"))]
+fn take_chunks(splitter: &mut Splitter, chunks: &[[u8; CHUNK]], out: &mut Vec<Slice>) {
+    for chunk in chunks {
+        splitter.chunk(chunk, CHUNK, out);
     }
-    splitter.end(&mut slices)?;
-    // A caller that stops here stops at the end.
-    let _ = slices.drain(..).try_for_each(&mut on_slice);
-    Ok(())
 }
 
 /// Where each record of `bytes`, whole records without a header, begins, and last their end. A blank line goes with the record

@@ -8,8 +8,8 @@ use bytes::Bytes;
 const SMALLEST: usize = 1 << 20;
 /// Largest one.
 const LARGEST: usize = 16 << 20;
-/// How many are kept.
-const KEPT: usize = 3;
+/// How much is kept, bytes: what the assembly of a result reads at a time.
+const MOST_KEPT: usize = 32 << 20;
 
 /// Buffers that nobody uses at the moment.
 #[derive(Debug, Clone, Default)]
@@ -18,9 +18,14 @@ pub(super) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
 impl Buffers {
     /// An empty buffer for `size` bytes.
     pub(super) fn take(&self, size: usize) -> Vec<u8> {
+        if size < SMALLEST {
+            return Vec::with_capacity(size);
+        }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = kept.iter().position(|buffer| size >= SMALLEST && buffer.capacity() >= size);
-        fits.map_or_else(|| Vec::with_capacity(size), |position| kept.swap_remove(position))
+        let fits = kept.iter().position(|buffer| buffer.capacity() >= size);
+        // Sizes that differ a little fit into each other.
+        let fresh = || Vec::with_capacity(size.next_multiple_of(SMALLEST));
+        fits.map_or_else(fresh, |position| kept.swap_remove(position))
     }
 
     /// What was read into a buffer; the buffer comes back when nobody has any of it any more.
@@ -49,7 +54,7 @@ impl Drop for Filled {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let mut kept = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT {
+        if kept.iter().chain([&buffer]).map(Vec::capacity).sum::<usize>() <= MOST_KEPT {
             kept.push(buffer);
         }
     }
@@ -82,7 +87,11 @@ mod tests {
 
         drop((fill(SMALLEST - 1, 4), fill(LARGEST + 1, 4)));
         assert_eq!(kept(), 1);
-        drop((0..5).map(|byte| fill(SMALLEST, byte)).collect::<Vec<_>>());
-        assert_eq!(kept(), KEPT);
+        let large = fill(SMALLEST + 1, 5);
+        let place = large.as_ptr();
+        drop(large);
+        assert_eq!(fill(2 * SMALLEST, 6).as_ptr(), place);
+        drop((0..40).map(|byte| fill(SMALLEST, byte)).collect::<Vec<_>>());
+        assert_eq!(kept(), MOST_KEPT / SMALLEST - 1);
     }
 }

@@ -11,8 +11,8 @@ use prs_common::job::{Infer, TabularOptions};
 use prs_common::message_pack;
 use prs_tabular::parquet::Rows;
 use prs_tabular::{
-    ColumnType, Dialect, InferMode, NullValues, Schema, SchemaError, Splitter, TableReader, TextRules,
-    split_with,
+    ColumnType, Cutting, Dialect, InferMode, NullValues, Schema, SchemaError, Splitter, TableReader,
+    TextRules,
 };
 
 use super::Slices;
@@ -40,7 +40,13 @@ pub(super) fn plan(
         rules.empty_as_text = table.empty_as_text;
         rules.only_ascii = table.encoding == Encoding::Ascii;
     }
-    let mut schema = match read_schema(options, (infer, rules), text, (dialect, slices.taker.sink.stop)) {
+    let splitter = Splitter::new(dialect, size).within(slices.rows.skip, slices.rows.most);
+    let mut cutting = Cutting::new(&text.path, splitter).map_err(|error| error.to_string())?;
+    let found = match infer {
+        Infer::Full => Schema::infer_while_cutting(&mut cutting, rules, slices.taker.sink.stop),
+        Infer::Sampled => sample(text, dialect, rules),
+    };
+    let mut schema = match found.and_then(|schema| declare(schema, options)) {
         Ok(schema) => schema,
         Err(SchemaError::Empty) => return Ok(()),
         Err(error) => return Err(error.to_string()),
@@ -61,14 +67,13 @@ pub(super) fn plan(
         None => TableReader::Delimited(dialect, schema),
         Some(all) => TableReader::DelimitedOf(dialect, schema, all),
     });
-    let mut splitter = Splitter::new(dialect, size).within(slices.rows.skip, slices.rows.most);
-    let split = split_with(&text.path, &mut splitter, |slice| slices.push_counted(&reader, slice));
-    slices.rows.skip = splitter.left_to_skip();
+    let cut = cutting.go_on(|slice| slices.push_counted(&reader, slice));
+    slices.rows.skip = cutting.left_to_skip();
     // A header without records says nothing of types.
     if slices.planned_to > 0 {
         note_types(&found, slices);
     }
-    split.map_err(|error| error.to_string())?;
+    cut.map_err(|error| error.to_string())?;
     if finds_types && infer == Infer::Sampled {
         note_sample(&found, text, dialect, slices);
     }
@@ -108,18 +113,18 @@ pub(super) fn count(options: &TabularOptions, text: &PlainText, size: u64, rows:
     let dialect = Dialect::new(options.delimiter, true).expect("the job file's delimiter was checked");
     let is_cut = text.broken.is_none() || cut_last_line(&text.path).is_ok();
     // No type is of interest.
-    if !is_cut
-        || read_schema(options, (Infer::Sampled, TextRules::default()), text, (dialect, &|| false)).is_err()
-    {
+    let schema = sample(text, dialect, TextRules::default()).and_then(|schema| declare(schema, options));
+    if !is_cut || schema.is_err() {
         return;
     }
-    let mut splitter = Splitter::new(dialect, size).within(rows.skip, rows.most);
+    let splitter = Splitter::new(dialect, size).within(rows.skip, rows.most);
+    let Ok(mut cutting) = Cutting::new(&text.path, splitter) else { return };
     // Where the file cannot be cut to its end, the plan has what is before that.
-    let _ = split_with(&text.path, &mut splitter, |slice| {
+    let _ = cutting.go_on(|slice| {
         rows.most = rows.most.saturating_sub(slice.records);
         if rows.most == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    rows.skip = splitter.left_to_skip();
+    rows.skip = cutting.left_to_skip();
 }
 
 /// How texts of fields are read.
@@ -128,17 +133,12 @@ fn rules(options: &TabularOptions) -> TextRules {
     TextRules { null_values, ..TextRules::default() }
 }
 
-fn read_schema(
-    options: &TabularOptions,
-    (infer, rules): (Infer, TextRules),
-    text: &PlainText,
-    (dialect, stop): (Dialect, &dyn Fn() -> bool),
-) -> Result<Schema, SchemaError> {
-    let mode = match infer {
-        Infer::Sampled => InferMode::Sampled,
-        Infer::Full => InferMode::Full,
-    };
-    let mut schema = Schema::infer_file(&text.path, &dialect, rules, mode, stop)?;
+fn sample(text: &PlainText, dialect: Dialect, rules: TextRules) -> Result<Schema, SchemaError> {
+    Schema::infer_file(&text.path, &dialect, rules, InferMode::Sampled, &|| false)
+}
+
+/// Gives columns the types that the job file names.
+fn declare(mut schema: Schema, options: &TabularOptions) -> Result<Schema, SchemaError> {
     let declared: Result<Vec<(&str, ColumnType)>, SchemaError> =
         options.dtype.iter().map(|(name, dtype)| dtype.parse().map(|dtype| (name.as_str(), dtype))).collect();
     schema.declare(declared?)?;
