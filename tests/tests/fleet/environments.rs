@@ -101,6 +101,30 @@ fn a_package_that_does_not_exist_fails_the_job_with_the_words_of_the_installer()
 }
 
 #[test]
+fn values_of_variables_are_in_nothing_that_a_job_keeps_or_says() {
+    for (requirement, said) in [
+        ("x @ http://${PLANTED_USER}:${PLANTED_TOKEN}@127.0.0.1:1/x-1.0-py3-none-any.whl", "${PLANTED_USER}"),
+        ("x @ git+http://${PLANTED_TOKEN}@127.0.0.1:1/x.git@v1", "${PLANTED_TOKEN}"),
+    ] {
+        let job = job_with(&format!("{requirement}\n"))
+            .with_own_variable("PLANTED_USER", "planted-user")
+            .with_own_variable("PLANTED_TOKEN", "planted%2Ftoken")
+            .with_own_variable("PIP_RETRIES", "0");
+        let ended = job.submit();
+        assert_eq!(ended.json()["state"], "failed");
+        let run = job.run();
+        let log = run.text("logs/sys/node/0/environment.txt");
+        assert!(log.contains(said), "{log}");
+        let shown = job.command(&["errors", &run.path().display().to_string()]);
+        let mut told = vec![ended.stdout, ended.stderr, shown.stdout, shown.stderr];
+        told.extend(run.files("").iter().map(|name| run.text_so_far(name)));
+        for secret in ["planted-user", "planted%2Ftoken", "planted/token"] {
+            assert!(!told.iter().any(|text| text.contains(secret)), "{secret}: {told:?}");
+        }
+    }
+}
+
+#[test]
 fn a_module_that_the_packages_lack_is_to_be_added_to_them() {
     let job = job_with("# none\n");
     job.fails(&[

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::requirements::{Requirements, normal};
+use super::secrets::refused;
 use crate::job::form::RawSetting;
 use crate::job::reader::Reader;
 use crate::job::yaml::{Node, Value};
@@ -187,6 +188,9 @@ enum Package {
 }
 
 fn package(text: &str) -> Result<Package, String> {
+    if text.contains("://") {
+        return Err(format!("{}: needs conda: move it below `pip:`", refused(text)));
+    }
     // A channel says where conda finds it.
     let text = text.rsplit_once("::").map_or(text, |(_, rest)| rest).trim();
     let end = text.find(|character: char| "=<>!~ [".contains(character)).unwrap_or(text.len());

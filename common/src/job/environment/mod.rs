@@ -9,12 +9,14 @@
 //! | `packages` | what of it is stored |
 //! | `requirements` | requirements files |
 //! | `conda` | conda files |
+//! | `secrets` | what of it nobody may read |
 //! | `of_model` | what a model of `MLflow` says of its packages |
 
 mod conda;
 mod of_model;
 mod packages;
 mod requirements;
+mod secrets;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,6 +33,7 @@ use super::yaml::{self, Key, Node, Value};
 pub(super) use of_model::of_model;
 pub use packages::{Environment, Packages};
 use requirements::Requirements;
+pub use secrets::Secrets;
 
 /// What names an interpreter.
 pub(super) const INTERPRETER: &str = "a Python interpreter, as a path or as a command on PATH";
@@ -401,7 +404,9 @@ fn made(
             for option in given("options").map(texts).unwrap_or_default() {
                 read.line(&option, "options", place.folder);
             }
-            read.packages.constraints.extend(given("constraints").map(texts).unwrap_or_default());
+            for constraint in given("constraints").map(texts).unwrap_or_default() {
+                read.constraint(&constraint, "constraints", place.folder);
+            }
             if let Some(version) = given("python").and_then(Node::as_text) {
                 match conda::python(version.trim()) {
                     Ok(version) => read.packages.python = version,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::fence;
 use super::packages::Packages;
+use super::secrets::{has_secret, has_token, refused};
 
 /// Bytes beyond which a file is taken for something else.
 const MOST_BYTES: u64 = 1 << 20;
@@ -22,6 +23,9 @@ const OTHERS: [&str; 3] = ["--trusted-host", "--no-binary", "--only-binary"];
 const ARCHIVES: [&str; 4] = [".whl", ".tar.gz", ".zip", ".tar.bz2"];
 /// What a private index asks for stays with the host that installs.
 const ON_WORKERS: &str = "set it on the workers (UV_INDEX_URL, UV_FIND_LINKS, PIP_INDEX_URL, PIP_FIND_LINKS)";
+/// What is wrong with a URL that holds a secret, and what helps.
+const SECRET: &str = "the URL holds a password, which the job's record would keep: write ${NAME} (capital letters, digits and _) \
+                      for a variable of the workers, and an @ in a path as %40";
 /// The beginning of what has no use off Azure.
 const OF_AZURE: &str = "azureml-";
 
@@ -62,6 +66,11 @@ impl Requirements {
         self.take(line, place, folder, Kind::Requirements);
     }
 
+    /// The same of a line that limits what others ask for.
+    pub(super) fn constraint(&mut self, line: &str, place: &str, folder: &Path) {
+        self.take(line, place, folder, Kind::Constraints);
+    }
+
     fn read(&mut self, path: &Path, kind: Kind) {
         let shown = path.display().to_string();
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -86,6 +95,16 @@ impl Requirements {
         if line.is_empty() {
             return;
         }
+        if has_secret(line) {
+            let index = if line.starts_with('-') { format!(", or {ON_WORKERS}") } else { String::new() };
+            return self.problems.push(format!("{place}: {}: {SECRET}{index}", refused(line)));
+        }
+        if has_token(line) {
+            self.notes.push(format!(
+                "{place}: the query of a URL looks like a token, which the job's record keeps: write ${{NAME}} for a variable of \
+                 the workers"
+            ));
+        }
         if line.starts_with('-') {
             return self.option(line, place, folder);
         }
@@ -104,37 +123,33 @@ impl Requirements {
 
     fn option(&mut self, line: &str, place: &str, folder: &Path) {
         let (name, value) = split_option(line);
+        let shown = refused(line);
         let mut refuse = |message: String| self.problems.push(format!("{place}: {message}"));
         match name {
             "-r" | "--requirement" | "-c" | "--constraint" if value.contains("://") => {
-                refuse(format!("{name} {}: give a file of this machine", hidden(value)));
+                refuse(format!("{name} {}: give a file of this machine", refused(value)));
             }
             "-r" | "--requirement" => self.read(&folder.join(value), Kind::Requirements),
             "-c" | "--constraint" => self.read(&folder.join(value), Kind::Constraints),
             "-e" | "--editable" => refuse(format!(
-                "{line}: an editable package is a folder of this machine, which other hosts do not have: put its \
+                "{shown}: an editable package is a folder of this machine, which other hosts do not have: put its \
                  modules into source_directory, or name a package of an index"
             )),
             _ if FLAGS.contains(&name) && value.is_empty() => self.packages.options.push(name.to_owned()),
             _ if URLS.contains(&name) && !value.is_empty() => {
-                if has_password(value) {
-                    refuse(format!(
-                        "{name}: the URL holds a password, which the job's record would keep: {ON_WORKERS}, or write ${{NAME}} \
-                         for a variable of theirs"
-                    ));
-                } else if value.contains("://") && !value.starts_with("file:") {
+                if value.contains("://") && !value.starts_with("file:") {
                     self.packages.options.push(format!("{name} {value}"));
                 } else {
                     refuse(format!(
-                        "{line}: a path of this machine, which other hosts do not have: {ON_WORKERS}"
+                        "{shown}: a path of this machine, which other hosts do not have: {ON_WORKERS}"
                     ));
                 }
             }
-            _ if OTHERS.contains(&name) && !value.is_empty() => {
+            _ if OTHERS.contains(&name) && !value.is_empty() && !value.contains('@') => {
                 self.packages.options.push(format!("{name} {value}"));
             }
             _ => refuse(format!(
-                "{line}: the option is not supported: there are -r, -c, {}, {}, {}",
+                "{shown}: the option is not supported: there are -r, -c, {}, {}, {}",
                 FLAGS.join(", "),
                 URLS.join(", "),
                 OTHERS.join(", ")
@@ -155,19 +170,8 @@ fn split_option(line: &str) -> (&str, &str) {
 
 /// What is wrong with a requirement.
 fn check(line: &str) -> Result<(), String> {
-    let url = line.split_once("://").map(|_| line);
-    if let Some(url) = url {
-        if has_password(url) {
-            return Err(format!(
-                "{}: the URL holds a password, which the job's record would keep: write ${{NAME}} for a variable of the \
-                 workers",
-                hidden(url)
-            ));
-        }
-        if url.contains("file:") {
-            return Err(of_this_machine(line));
-        }
-        return Ok(());
+    if line.contains("://") {
+        return if line.contains("file:") { Err(of_this_machine(line)) } else { Ok(()) };
     }
     let first = line.split([';', ' ', '[', '=', '<', '>', '!', '~', '@']).next().unwrap_or_default();
     let is_path =
@@ -180,7 +184,8 @@ fn check(line: &str) -> Result<(), String> {
         || !rest.is_empty() && !rest.starts_with(['[', '=', '<', '>', '!', '~', '@', ';', '(', '-'])
     {
         return Err(format!(
-            "{line:?} is not a requirement: give a package and its version, such as numpy==2.1"
+            "{:?} is not a requirement: give a package and its version, such as numpy==2.1",
+            refused(line)
         ));
     }
     Ok(())
@@ -188,8 +193,9 @@ fn check(line: &str) -> Result<(), String> {
 
 fn of_this_machine(line: &str) -> String {
     format!(
-        "{line}: a file or folder of this machine, which other hosts do not have: put its modules into source_directory, \
-         or name a package of an index"
+        "{}: a file or folder of this machine, which other hosts do not have: put its modules into source_directory, \
+         or name a package of an index",
+        refused(line)
     )
 }
 
@@ -203,19 +209,6 @@ pub(super) fn name_of(line: &str) -> &str {
 /// A name as indexes compare them.
 pub(super) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
-}
-
-/// Whether a URL has a user or a password in front of its host that is written out.
-fn has_password(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
-    let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
-    // `git+ssh://git@host` names the user that everybody is.
-    authority.rsplit_once('@').is_some_and(|(user, _)| user != "git" && !user.contains("${"))
-}
-
-/// A URL without what may be a password.
-fn hidden(url: &str) -> &str {
-    url.split("://").next().unwrap_or_default()
 }
 
 /// A line without its comment.
@@ -310,8 +303,22 @@ mod tests {
             ("a-1.0.tar.gz", "a file or folder of this machine"),
             ("a @ file:///opt/a.whl", "a file or folder of this machine"),
             ("--find-links wheels", "a path of this machine"),
-            ("--index-url https://me:hush@example.org/s", "--index-url: the URL holds a password"),
-            ("a @ https://me:hush@example.org/a.whl", "a @ https: the URL holds a password"),
+            (
+                "--index-url https://me:hush@example.org/s",
+                "--index-url https://****@example.org/s: the URL holds a",
+            ),
+            ("-i https://h/s --find-links https://me:hush@h", "****@h: the URL holds a password"),
+            (
+                "a @ https://me:hush@example.org/a.whl",
+                "a @ https://****@example.org/a.whl: the URL holds a password",
+            ),
+            ("a @ git+https://h/a@b.git@hush@v1", "write ${NAME}"),
+            ("-e git+https://me:hush@example.org/a", "the URL holds a password"),
+            ("-e me:hush@example.org:a", "an editable package"),
+            ("-i me:hush@example.org/s", "a path of this machine"),
+            ("-r https://me:hush@example.org/r.txt", "the URL holds a password"),
+            ("--trusted-host me:hush@example.org", "the option is not supported"),
+            ("=me:hush@example.org", "is not a requirement"),
             ("--config-settings x", "the option is not supported"),
             ("--index-url", "the option is not supported"),
             ("numpy pandas", "is not a requirement"),
@@ -328,6 +335,17 @@ mod tests {
             assert!(!read.problems[0].contains("hush"), "{line}");
             assert!(read.packages.requirements.is_empty() && read.packages.options.is_empty(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_token_in_a_query_is_taken_with_a_note() {
+        let read = read(&["a @ https://h/a.whl?token=hush"]);
+        assert_eq!((read.packages.requirements.len(), read.problems.len()), (1, 0));
+        assert!(
+            read.notes[0].contains("looks like a token") && !read.notes[0].contains("hush"),
+            "{:?}",
+            read.notes
+        );
     }
 
     #[test]

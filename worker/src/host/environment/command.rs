@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use prs_common::config::password_variables;
+use prs_common::job::Secrets;
 use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
@@ -13,8 +14,10 @@ use tokio::process::Command;
 
 use crate::host::descendants::TOKEN_VARIABLE;
 
-/// Longest line that is kept, bytes.
+/// Longest line that is told, characters.
 const LONGEST_LINE: usize = 2_000;
+/// Longest line that is read, bytes: a secret that begins among what is told is read to its end.
+const LONGEST_READ: usize = 64 << 10;
 /// How long what the program started may write on after its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Variables that would have an installer look into other environments.
@@ -41,11 +44,12 @@ impl Drop for Group {
     }
 }
 
-/// Runs `command` to its end; `line` hears each line of what it says. A program whose future is dropped is killed, with
+/// Runs `command` to its end; `line` hears each line of what it says, without `secrets`. A program whose future is dropped is killed, with
 /// what it started. `token` is what it is known by when its agent was killed.
 pub(super) async fn run(
     command: &mut Command,
     token: &str,
+    secrets: &Secrets,
     mut line: impl FnMut(&str),
 ) -> io::Result<ExitStatus> {
     for name in password_variables().chain(REMOVED) {
@@ -60,6 +64,7 @@ pub(super) async fn run(
     // The ends of the pipe for the child are still open here.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    let mut line = |said: &str| line(&truncated(&secrets.hide(said)));
     let (mut bytes, mut lines) = (vec![0; 8 << 10], Lines::default());
     let mut ended = None;
     loop {
@@ -90,6 +95,10 @@ fn end_with_agent(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
+fn truncated(line: &str) -> String {
+    line.chars().take(LONGEST_LINE).collect()
+}
+
 /// Bytes on their way to lines. A progress bar begins its line again and again: each time counts as one.
 #[derive(Debug, Default)]
 struct Lines {
@@ -101,7 +110,7 @@ impl Lines {
         for &byte in bytes {
             if matches!(byte, b'\n' | b'\r') {
                 self.end(line);
-            } else if self.rest.len() < LONGEST_LINE {
+            } else if self.rest.len() < LONGEST_READ {
                 self.rest.push(byte);
             }
         }
@@ -126,7 +135,8 @@ mod tests {
         let mut said = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; echo two >&2; printf 'thr\\033[1mee'; exit 3"]);
-        let status = run(&mut command, "t", |line| said.push(line.to_owned())).await.unwrap();
+        let status =
+            run(&mut command, "t", &Secrets::default(), |line| said.push(line.to_owned())).await.unwrap();
         assert_eq!((status.code(), said), (Some(3), vec!["one".into(), "two".into(), "three".into()]));
     }
 
@@ -136,7 +146,8 @@ mod tests {
         let file = folder.path().join("pid");
         let mut command = Command::new("sh");
         command.args(["-c", &format!("sleep 600 & echo $! > {}; wait", file.display())]);
-        let running = run(&mut command, "t", |_| {});
+        let secrets = Secrets::default();
+        let running = run(&mut command, "t", &secrets, |_| {});
         assert!(tokio::time::timeout(Duration::from_millis(500), running).await.is_err());
         let pid = std::fs::read_to_string(&file).unwrap();
         let stat = std::path::PathBuf::from(format!("/proc/{}/stat", pid.trim()));

@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use prs_common::job::Packages;
+use prs_common::job::{Packages, Secrets};
 
 use self::installer::Installer;
 use self::store::{Found, Held, Making, Store, python_of};
@@ -163,7 +163,9 @@ async fn build(
         last.push_back(text.to_owned());
     };
     progress("making it");
-    let status = command::run(&mut installer.make(folder), token, &mut line).await.map_err(failed)?;
+    let secrets = Secrets::of(packages, |name| std::env::var(name).ok());
+    let status =
+        command::run(&mut installer.make(folder), token, &secrets, &mut line).await.map_err(failed)?;
     let mut is_done = status.success();
     if is_done && !packages.requirements.is_empty() {
         let at = |name: &str| folder.join(name);
@@ -176,7 +178,7 @@ async fn build(
         let mut install = installer.install(folder, &at("requirements.txt"), constraints);
         // An installer heeds what it finds where it is started.
         install.current_dir(folder);
-        is_done = command::run(&mut install, token, &mut line).await.map_err(failed)?.success();
+        is_done = command::run(&mut install, token, &secrets, &mut line).await.map_err(failed)?.success();
     }
     if is_done {
         return Ok(());
