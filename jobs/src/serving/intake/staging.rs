@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::storage::is_valid_key;
+use prs_common::temporary_folder::TemporaryFolder;
 use prs_common::tree::remove_tree;
 
 use super::unpack::{MOST, is_archive, place_in, unpack};
@@ -27,6 +28,8 @@ pub(super) const STAGING: &str = "staging";
 #[derive(Debug)]
 pub struct Staging {
     folder: PathBuf,
+    /// Holds the folder, where it is no place among runs.
+    _temporary: Option<TemporaryFolder>,
     /// By the names of inputs, how many files came, and the path of the first.
     inputs: BTreeMap<String, Vec<PathBuf>>,
     has_code: bool,
@@ -41,18 +44,25 @@ impl Staging {
     /// # Errors
     /// There can be no folder.
     pub fn make(whereabouts: &Whereabouts) -> Result<Self, Failure> {
-        let made = if whereabouts.urls.is_some() {
-            PrivateFolder::fresh(&std::env::temp_dir(), "prs-handed-in-")
+        let failed = "cannot make a folder for what came with the job";
+        let (folder, temporary) = if whereabouts.urls.is_some() {
+            let made = TemporaryFolder::make("prs-handed-in-").context(failed)?;
+            (made.path().to_owned(), Some(made))
         } else {
             registry::make(&whereabouts.runs)?;
             // On the file system of the runs, among which it is to be moved.
             let parent = registry::folder_of_runs(&whereabouts.runs)?.join(STAGING);
-            PrivateFolder::make(&parent).and_then(|parent| PrivateFolder::fresh(parent.path(), ""))
+            let parent = PrivateFolder::make(&parent).context(failed)?;
+            (PrivateFolder::fresh(parent.path(), "").context(failed)?.path().to_owned(), None)
         };
-        let folder =
-            made.context("cannot make a folder for what came with the job").map_err(Failure::from)?;
-        let (folder, inputs) = (folder.path().to_owned(), BTreeMap::new());
-        let staging = Self { folder, inputs, has_code: false, has_code_files: false, files: 0 };
+        let staging = Self {
+            folder,
+            _temporary: temporary,
+            inputs: BTreeMap::new(),
+            has_code: false,
+            has_code_files: false,
+            files: 0,
+        };
         for part in [staging.code(), staging.sent().join(INPUTS)] {
             fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
         }
