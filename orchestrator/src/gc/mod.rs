@@ -217,10 +217,12 @@ async fn leftovers(
             // What cannot be understood may be a job all the same.
             _ => return Ok(None),
         }
-        let objects = storage.list_all(&named::prefix(&id)).await?;
-        if objects.iter().any(|object| object.key == named::prefix(&id) + layout::KEPT) {
-            // What is left of it was to stay.
-            return Ok(None);
+        let prefix = named::prefix(&id);
+        let mut objects = storage.list_all(&prefix).await?;
+        let [output, kept] = [layout::OUTPUT, layout::KEPT].map(|name| format!("{prefix}{name}"));
+        if objects.iter().any(|object| object.key == kept) {
+            // Its result was to stay.
+            objects.retain(|object| object.key != kept && !object.key.starts_with(&output));
         }
         let is_left = !objects.is_empty() && objects.iter().all(|object| is_older(object, age));
         Ok(is_left.then_some((id, objects)))

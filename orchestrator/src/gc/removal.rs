@@ -87,6 +87,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::job::log_shipper::LogShipper;
     use crate::job::record::tests::{end, record};
 
     /// A job that has ended at its first start.
@@ -123,6 +124,22 @@ mod tests {
         assert!(remove_job(&storage, "job-1", Some(2), false).await.unwrap());
         assert_eq!(count(&storage).await, 0);
         assert!(remove_job(&storage, "job-1", Some(2), false).await.unwrap(), "another program did it");
+    }
+
+    #[tokio::test]
+    async fn no_log_of_a_removed_job_comes_back() {
+        let (_folder, storage, job, record) = ended().await;
+        let here = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(here.path().join(name), name).unwrap();
+        std::fs::create_dir(here.path().join("perf")).unwrap();
+        let shipper = LogShipper::new(Arc::clone(&job), here.path().to_owned());
+        write("perf/first");
+        shipper.ship(true).await.unwrap();
+        assert!(job.get("logs/perf/first").await.is_ok(), "the job is there");
+        assert!(remove_job(&storage, "job-1", Some(record.incarnation), false).await.unwrap());
+        write("perf/second");
+        shipper.ship(true).await.unwrap();
+        assert_eq!(count(&storage).await, 0);
     }
 
     #[tokio::test(flavor = "multi_thread")]

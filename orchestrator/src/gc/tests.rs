@@ -127,6 +127,24 @@ async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_job_whose_result_stays_the_rest_goes() {
+    let place = TestStore::new();
+    let at = |name: &str| format!("jobs/a/{name}");
+    for name in ["kept", "output/rows.txt", "logs/late.txt", "job.json"] {
+        place.put(&at(name), "x").await;
+    }
+    place.put(&at("job.json"), crate::job::record::REMOVED).await;
+    let all = Wanted::default();
+    assert_eq!(collect(&place.storage, &all, "here", &nobody).await.unwrap(), Found::default());
+    place.age("a").await;
+    let found = collect(&place.storage, &all, "here", &nobody).await.unwrap();
+    assert_eq!(found.leftovers[0].1.objects, 2);
+    let left = place.storage.list_all("jobs/a/").await.unwrap();
+    assert!(left.iter().map(|object| &*object.key).eq([at("kept"), at("output/rows.txt")]), "{left:?}");
+    assert_eq!(look(&place.storage, &all).await.unwrap(), Found::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_is_about_to_name_stays_for_a_day() {
     let place = TestStore::new();
     for content in ["claimed", "forgotten"] {

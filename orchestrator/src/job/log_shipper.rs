@@ -7,13 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
 use prs_common::layout;
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, TransferError};
 use tokio::sync::Mutex;
 use walkdir::WalkDir;
+
+use super::record::{JobRecord, JobRecordError};
 
 /// Files up to this size are delivered whenever they changed, bytes.
 const SMALL: u64 = 4 << 20;
@@ -23,6 +25,10 @@ const GROWTH: u64 = 4;
 const SIDE_BY_SIDE: usize = 8;
 /// So many deliveries in one turn that fail and may succeed later tell that the store is away.
 const MOST_FAILURES: usize = 3;
+
+/// How often a record is looked for before it counts as gone, and how long that takes.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// What a node writes of itself; everything else is the orchestrator's.
 const OF_A_NODE: [&str; 7] = [
@@ -53,6 +59,8 @@ struct Known {
     delivered: HashMap<String, Version>,
     /// What has a name that the store does not take.
     refused: HashSet<String>,
+    /// Whether the job was removed: no log of it is wanted any more.
+    is_removed: bool,
 }
 
 /// What tells whether a file has changed.
@@ -80,12 +88,16 @@ impl LogShipper {
     }
 
     /// Delivers what has changed; at the end of the node or the job (`last`) all of it. A file that cannot be delivered
-    /// does not keep the others; a name that the store does not take is no error.
+    /// does not keep the others; a name that the store does not take is no error. Of a job that was removed meanwhile nothing stays
+    /// that was delivered.
     ///
     /// # Errors
     /// That of the last file that failed; where some may pass, one of these.
     pub async fn ship(&self, last: bool) -> Result<(), StorageError> {
         let mut known = self.known.lock().await;
+        if known.is_removed {
+            return Ok(());
+        }
         let folder = self.folder.clone();
         let listed = tokio::task::spawn_blocking(move || list(&folder)).await;
         let mut failure: Option<StorageError> = None;
@@ -122,6 +134,14 @@ impl LogShipper {
                     }
                 }
             }
+        }
+        drop(delivering);
+        if last && is_removed(&*self.storage).await {
+            // The removal may have been over before the last of them came.
+            let keys: Vec<_> = known.delivered.keys().map(|name| format!("{}{name}", layout::LOGS)).collect();
+            self.storage.delete_all(&keys).await?;
+            known.is_removed = true;
+            return Ok(());
         }
         failure.map_or(Ok(()), Err)
     }
@@ -170,6 +190,20 @@ impl LogShipper {
     }
 }
 
+/// Whether the record of the job is gone, or goes, for certain.
+async fn is_removed(job: &dyn Storage) -> bool {
+    for look in 1..=LOOKS {
+        match JobRecord::read(job).await {
+            Err(JobRecordError::Absent { removed: true, .. }) => return true,
+            // A gateway may lack it for a moment.
+            Err(JobRecordError::Absent { .. }) if look < LOOKS => tokio::time::sleep(BETWEEN_LOOKS).await,
+            Err(JobRecordError::Absent { .. }) => return true,
+            _ => return false,
+        }
+    }
+    false
+}
+
 fn is_due(delivered: Option<&Version>, present: Version, last: bool) -> bool {
     match delivered {
         None => true,
@@ -195,6 +229,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::faulty_storage;
+    use crate::job::record::tests::record;
 
     #[tokio::test]
     async fn what_changed_is_delivered_and_comes_back() {
@@ -205,7 +240,7 @@ mod tests {
         std::fs::write(here.path().join("sys/a.txt"), "one\n").unwrap();
         shipper.ship(false).await.unwrap();
         assert!(storage.get("logs/sys/a.txt").await.is_err(), "it is not the orchestrator");
-        shipper.watches_until(Instant::now() + std::time::Duration::from_mins(1));
+        shipper.watches_until(Instant::now() + Duration::from_mins(1));
         shipper.ship(false).await.unwrap();
         assert_eq!(storage.get("logs/sys/a.txt").await.unwrap(), "one\n");
         std::fs::write(here.path().join("sys/a.txt"), "one\ntwo\n").unwrap();
@@ -240,6 +275,7 @@ mod tests {
     async fn a_name_that_the_store_does_not_take_keeps_nothing_else() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(there.path()));
+        record().write(&*storage).await.unwrap();
         let shipper = LogShipper::new(Arc::clone(&storage), here.path().to_owned());
         std::fs::create_dir_all(here.path().join("sys/node")).unwrap();
         let names = ["a\\b.txt", "a\u{7}.txt", "b.txt", "c.txt"];

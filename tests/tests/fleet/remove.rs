@@ -83,20 +83,33 @@ fn a_job_that_runs_stays() {
     assert!(!job.run().path().exists());
 }
 
+/// The id of a job that is removed as soon as its record says that it has ended.
+fn removed_at_its_end(fleet: &Fleet, job: &Job) -> String {
+    let id = fleet.hand_in(job);
+    let status = || job.command(&["status", &id, "-o", "json"]).json();
+    wait_for("its end", Duration::from_secs(20), || (status()["state"] == "completed").then_some(()));
+    assert_eq!(removes(job, &[&id]), [id.as_str()]);
+    id
+}
+
 #[test]
 fn a_job_of_a_fleet_goes_with_all_it_has_in_storage() {
     let fleet = Fleet::apart();
     let job = fleet.job(Job::new(ECHO).with_files(2));
-    let job = job.with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]));
+    let job = job
+        .with("name", "first")
+        .with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]));
     let mut worker = fleet.worker(&job, &[]);
-    let (job, first) = submit(job, "first");
+    job.script(ECHO);
+    // Right after its end: its node and its orchestrator are about to write their last logs.
+    let first: Vec<String> = (0..4).map(|_| removed_at_its_end(&fleet, &job)).collect();
     let (job, second) = submit(job, "second");
-    // The last logs of a job, and its entry among those to be served, go a moment after its end.
-    wait_for("both jobs tidied up", Duration::from_secs(20), || fleet.active().is_empty().then_some(()));
+    wait_for("all jobs tidied up", Duration::from_secs(20), || fleet.active().is_empty().then_some(()));
     worker.signal(Signal::TERM);
     worker.wait().expect_code(0);
-    assert_eq!(removes(&job, &[&first]), [first.as_str()]);
-    assert_eq!(fleet.stored(&first).keys(), [""; 0]);
+    for id in &first {
+        assert_eq!(fleet.stored(id).keys(), [""; 0]);
+    }
     assert!(fleet.id_of("first").is_none() && fleet.id_of("second").is_some());
     assert!(!fleet.stored(&second).keys().is_empty());
 
