@@ -39,6 +39,7 @@ pub mod servers;
 pub mod source_line;
 mod split_mix;
 pub mod statistics;
+pub mod stops;
 pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;

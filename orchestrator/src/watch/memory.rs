@@ -90,6 +90,16 @@ impl Memory {
         }
     }
 
+    /// Takes in that nobody watched for so long since the last look, for this program was stopped.
+    pub(super) fn was_stopped(&mut self, long: Duration) {
+        for at in
+            [&mut self.watched_since, &mut self.moved, &mut self.prepared, &mut self.joined, &mut self.lacked]
+        {
+            *at += long;
+        }
+        self.quiet_since = self.quiet_since.map(|since| since + long);
+    }
+
     /// Takes in a look.
     pub(super) fn advance(&mut self, seen: &Snapshot, policy: &Policy) {
         let progress = &seen.progress;

@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
+use prs_common::process_page::monotonic_ns;
+use prs_common::stops::stopped_since;
 use prs_common::storage::Version;
 use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
@@ -167,6 +169,8 @@ struct Watch<'a> {
     /// Counts it as watched over.
     watching: Watching,
     memory: Memory,
+    /// When it looked last, by the monotonic clock.
+    looked_ns: u64,
     /// Absent only while it reads a segment.
     catalog: Option<Box<Catalog>>,
     bundles: Bundles,
@@ -236,6 +240,7 @@ impl<'a> Watch<'a> {
             view,
             watching: job.metrics.watching(&job.run),
             memory: Memory::new(Instant::now(), age),
+            looked_ns: monotonic_ns(),
             catalog: Some(catalog),
             bundles: Bundles::new(job),
             last_followed: None,
@@ -316,6 +321,7 @@ impl<'a> Watch<'a> {
     async fn look(&mut self) -> Result<Option<Decision>, WatchError> {
         let (policy, spec) = (self.job.policy, Arc::clone(&self.job.spec));
         let seen = self.observe().await?;
+        self.memory.was_stopped(stopped_since(std::mem::replace(&mut self.looked_ns, monotonic_ns())));
         self.watching.looks(seen.state == JobState::Queued);
         self.memory.advance(&seen, &policy);
         self.tell(&seen);

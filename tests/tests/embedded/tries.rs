@@ -1,8 +1,10 @@
 //! Tries of a mini-batch: what makes one fail, how often it is made, what the reports say of it (spec E7, E10, S3-S5, S11).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use prs_tests::harness::Job;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// Mini-batch 1 does `$body`; the others return their files' names. Every call leaves a mark with its try.
@@ -142,6 +144,23 @@ fn a_run_that_takes_its_time_is_left_alone() {
     let slow = tries.iter().find(|row| row["Mini-batch Id"] == "mb-0000000001").unwrap();
     assert!(slow["Run Method Seconds"].parse::<f64>().unwrap() >= 1.2);
     assert!(slow["Process Seconds"].parse::<f64>().unwrap() < 1.0, "sleeping is no CPU time");
+}
+
+#[test]
+fn time_in_which_the_program_was_stopped_counts_for_no_timeout() {
+    let body = "mark('pid', os.getpid()); [time.sleep(0.1) for _ in range(20)]";
+    let job = job_with(body).with("run_invocation_timeout", 5).with("progress_update_timeout", 5);
+    let mut live = job.start_submit(&[]);
+    live.wait_until("the long mini-batch", || job.marks("pid").len() == 1);
+    let process = Pid::from_raw(job.marks("pid")[0].parse().unwrap()).unwrap();
+    assert!(live.signal(Signal::STOP));
+    kill_process(process, Signal::STOP).unwrap();
+    // As a person does who stops a job for a while.
+    std::thread::sleep(Duration::from_secs(7));
+    kill_process(process, Signal::CONT).unwrap();
+    assert!(live.signal(Signal::CONT));
+    let printed = job.has_completed(&live.wait());
+    assert_eq!(printed["tries"]["failed"], 0, "{printed}");
 }
 
 #[test]

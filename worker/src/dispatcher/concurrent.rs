@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::process_page::{InFlight, Phase, monotonic_ns};
+use prs_common::stops::stopped_since;
 
 use super::Dispatcher;
 use super::blame::{Blame, Look, TooLong, of_death};
@@ -83,9 +84,15 @@ impl Running {
     /// Why it must be killed, if it must.
     fn too_long(&self, run_limit: Duration, load_limit: Duration) -> Option<TooLong> {
         let page = &self.process.page;
+        // As if what was under way had begun later: this program was stopped meanwhile, and perhaps the process with it.
+        let later = |since_ns: u64| since_ns + stopped_since(since_ns).as_nanos() as u64;
+        let mut in_flight = self.under_way();
+        for one in &mut in_flight {
+            one.since_ns = later(one.since_ns);
+        }
         let look = Look {
-            in_flight: &self.under_way(),
-            step: page.step(),
+            in_flight: &in_flight,
+            step: page.step().map(|(seq, since_ns)| (seq, later(since_ns))),
             sign_of_life_ns: page.last_sign_of_life(),
             now_ns: monotonic_ns(),
         };

@@ -5,8 +5,9 @@
 //! none is killed at once: the job fails when it is so on all nodes. Where it goes on, because others work, they are
 //! replaced too. A node whose processes were all replaced for it counts as stuck until one becomes ready.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use prs_common::stops::passed_since;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
 use prs_orchestrator::job::init_failures::longest_init;
@@ -21,11 +22,9 @@ const JOB_ENDS: Duration = Duration::from_secs(10);
 
 impl Dispatcher<'_> {
     /// Looks for processes that have been in `init()` for too long.
-    pub(super) fn look_for_hanging(&mut self, now: Instant) {
+    pub(super) fn look_for_hanging(&mut self) {
         let limit = Duration::from_secs(longest_init(&self.launch.job.spec));
-        let is_over = |one: &Running, limit: Duration| {
-            one.is_starting() && now.saturating_duration_since(one.since) > limit
-        };
+        let is_over = |one: &Running, limit: Duration| one.is_starting() && passed_since(one.since) > limit;
         if self.ending.is_some() || !self.starting().any(|one| is_over(one, limit)) {
             return;
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::source_line::SourceLine;
+use prs_common::stops::stopped_since;
 use prs_common::tree::OpenFolder;
 use prs_common::wire::{Assignment, ToProcess, encode};
 
@@ -216,10 +217,11 @@ impl Running {
         self.in_hand.iter().rev().take_while(|(seq, _)| *seq > started).count()
     }
 
-    /// What it does, and for how long.
+    /// What it does, and for how long, but for the time in which this program was stopped.
     pub(crate) fn phase(&self) -> (Phase, Duration) {
         let (phase, since) = self.process.page.phase();
-        (phase, Duration::from_nanos(monotonic_ns().saturating_sub(since)))
+        let long = Duration::from_nanos(monotonic_ns().saturating_sub(since));
+        (phase, long.saturating_sub(stopped_since(since)))
     }
 
     /// Kills it, once.

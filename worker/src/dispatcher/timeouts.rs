@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::ledger::Signal;
 use prs_common::process_page::Phase;
+use prs_common::stops::passed_since;
 
 use super::Dispatcher;
 use super::ending::Ending;
@@ -25,7 +26,7 @@ impl Dispatcher<'_> {
             self.obey(Signal::Stop);
         }
         for running in running_mut(&mut self.slots) {
-            if running.said_bye.is_some_and(|at| now > at + EXIT_GRACE) && running.killed.is_none() {
+            if running.said_bye.is_some_and(|at| passed_since(at) > EXIT_GRACE) && running.killed.is_none() {
                 let name = &running.who.name;
                 self.with.main_log.line(format_args!("{name} has said good-bye and stays; it is killed"));
                 running.kill(Kill::Stop);
@@ -50,7 +51,7 @@ impl Dispatcher<'_> {
         }
         self.rebalance();
         self.start_processes(now);
-        self.look_for_hanging(now);
+        self.look_for_hanging();
         self.tell_printed(now);
         self.tell_standing(now);
         self.tell_busy(now);
