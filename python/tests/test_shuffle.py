@@ -181,6 +181,9 @@ def test_values_that_pandas_takes_for_equal_are_told_apart_as_keys_are():
         (Decimal("1.50"), Decimal("1.5"), True),
         (Decimal("3"), 3, True),
         (Decimal("3.0"), 3.0, True),
+        (Decimal("1.50"), 1.5, True),
+        (Decimal("0.1"), 0.1, False),
+        (Decimal("-Infinity"), float("-inf"), True),
         (
             Decimal("12345678901234567890123456789012345678"),
             Decimal("12345678901234567890123456789012345999"),

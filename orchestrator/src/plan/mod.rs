@@ -150,8 +150,8 @@ pub enum PlanError {
     /// The inputs hold nothing to work on.
     #[error("the inputs hold no records: there is nothing to run the entry script on")]
     NoRecords,
-    /// The job's own scratch folder fails.
-    #[error("cannot write {0}")]
+    /// The job's own scratch folder fails, or what another step of it has written.
+    #[error("a file that the plan needs fails: {0}")]
     Scratch(DiskError),
 }
 

@@ -94,6 +94,10 @@ def encoded(column: str, value: Any) -> tuple[str, str]:
         shown = _text("m", str(value))
         if value.is_finite() and value == value.to_integral_value(context=_EXACT):
             return shown, _text("i", int(value))
+        # A float of another column may have the same value.
+        near = float(value)
+        if Decimal(near) == value:
+            return shown, _text("f", near.hex())
         return shown, _text("m", str(value.normalize(_EXACT)))
     if isinstance(value, bytes):
         return _twice("x", value.hex())

@@ -3,7 +3,7 @@
 //! Nothing is looked up for a line: a list may name millions of files, and whether they exist shows
 //! when they are opened.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,11 @@ pub(super) struct ListFile {
 
 impl ListFile {
     pub(super) fn open(path: &Path) -> Result<Self, ListingError> {
+        let kind = fs::metadata(path).map_err(ListingError::io(path))?.file_type();
+        // What can be read once cannot be listed again; opening it may wait for ever.
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(ListingError::special(path, kind));
+        }
         let file = File::open(path).map_err(ListingError::io(path))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let folder = folder

@@ -365,6 +365,9 @@ fn refused_names_and_files_are_named() {
             probe(&source).unwrap();
         }
     }
+    // Opening it would wait for who writes.
+    let pipe = InputSource::List(folder.path().join("pipe/p"));
+    assert!(error(&pipe).contains("pipe/p is a named pipe"));
 }
 
 #[test]
