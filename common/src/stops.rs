@@ -12,12 +12,12 @@ use crate::process_page::monotonic_ns;
 
 /// Between two notes.
 const BEAT: Duration = Duration::from_millis(100);
-/// What is longer between two is a stop, nanoseconds.
+/// A longer time between two is a stop, nanoseconds.
 const LATE: u64 = 1_000_000_000;
 /// Stops that are remembered: the last ones.
 const MOST: usize = 64;
 
-/// Nothing where there can be no thread.
+/// Absent where there can be no thread.
 static BEATS: LazyLock<Option<Mutex<Beats>>> = LazyLock::new(|| {
     let beat = || {
         loop {

@@ -1,6 +1,6 @@
 //! A folder for a while, in the temporary folder of the system, that no other user can look into.
 //!
-//! Its program holds a lock on it. Whoever makes one removes those of the same kind that killed programs of this user left: their
+//! Its program holds a lock on it. The maker of one removes those of the same kind that killed programs of this user left: their
 //! locks are free. One that has just been made is not locked yet and may be taken for such a folder; its maker finds that out, for it
 //! does not get the lock, or gets it on a folder that is no more where it was, and makes another.
 

@@ -41,7 +41,7 @@ pub(crate) fn kind(text: &[u8]) -> Kind {
     }
 }
 
-/// The same of the field of `length` bytes that `bytes` begin with, where it is a number of at most 32 bytes, with a minus sign, a
+/// Tells this of the field of `length` bytes that `bytes` begin with, where it is a number of at most 32 bytes, with a minus sign, a
 /// point and an exponent or without, or a truth value; nothing of any other.
 #[expect(clippy::inline_always, reason = "it is compiled for its caller's processor")]
 #[inline(always)]

@@ -210,7 +210,7 @@ impl Schema {
     }
 }
 
-/// What a file begins with.
+/// The beginning of a file.
 struct Start {
     names: Names,
     dialect: Dialect,

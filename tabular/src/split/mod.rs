@@ -126,7 +126,7 @@ impl Splitter {
         self.dialect
     }
 
-    /// The same as it stands now, but that it ends no slice before the file ends.
+    /// A copy of it as it stands now, which ends no slice before the file ends.
     pub(crate) fn without_slices(&self) -> Self {
         Self { target: u64::MAX, most_records: u64::MAX, ..self.clone() }
     }

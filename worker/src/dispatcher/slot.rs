@@ -217,7 +217,7 @@ impl Running {
         self.in_hand.iter().rev().take_while(|(seq, _)| *seq > started).count()
     }
 
-    /// What it does, and for how long, but for the time in which this program was stopped.
+    /// Its phase, and since how long it lasts, but for the time in which this program was stopped.
     pub(crate) fn phase(&self) -> (Phase, Duration) {
         let (phase, since) = self.process.page.phase();
         let long = Duration::from_nanos(monotonic_ns().saturating_sub(since));

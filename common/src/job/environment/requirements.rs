@@ -23,7 +23,7 @@ const OTHERS: [&str; 3] = ["--trusted-host", "--no-binary", "--only-binary"];
 const ARCHIVES: [&str; 4] = [".whl", ".tar.gz", ".zip", ".tar.bz2"];
 /// What a private index asks for stays with the host that installs.
 const ON_WORKERS: &str = "set it on the workers (UV_INDEX_URL, UV_FIND_LINKS, PIP_INDEX_URL, PIP_FIND_LINKS)";
-/// What is wrong with a URL that holds a secret, and what helps.
+/// The fault of a URL that holds a secret, and what helps.
 const SECRET: &str = "the URL holds a password, which the job's record would keep: write ${NAME} (capital letters, digits and _) \
                       for a variable of the workers, and an @ in a path as %40";
 /// The beginning of what has no use off Azure.
@@ -66,7 +66,7 @@ impl Requirements {
         self.take(line, place, folder, Kind::Requirements);
     }
 
-    /// The same of a line that limits what others ask for.
+    /// Takes one line that limits what others ask for.
     pub(super) fn constraint(&mut self, line: &str, place: &str, folder: &Path) {
         self.take(line, place, folder, Kind::Constraints);
     }

@@ -1,7 +1,7 @@
 //! Passwords of those who install: one that is written out goes into no record, one that a variable holds on no screen.
 //!
-//! A line of a requirements file is looked at as a whole, for a password may hold what ends a URL. Whoever writes a revision
-//! (`git+https://host/a.git@v1`) is not taken for someone who writes a password.
+//! A line of a requirements file is looked at as a whole, for a password may hold what ends a URL. A revision
+//! (`git+https://host/a.git@v1`) is not taken for one.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -54,7 +54,7 @@ pub(super) fn has_token(line: &str) -> bool {
     })
 }
 
-/// What a program says, with what stands before the host of any URL hidden, but for `${NAME}` and `git`.
+/// A line that a program says, with what stands before the host of any URL hidden, but for `${NAME}` and `git`.
 fn hide_users(line: &str) -> Cow<'_, str> {
     let mut shown = String::new();
     let mut copied = 0;
@@ -88,7 +88,7 @@ fn variables(text: &str) -> impl Iterator<Item = &str> {
 struct Url {
     /// Whether a revision may stand behind its path.
     is_repository: bool,
-    /// What follows `://`, up to the next URL.
+    /// The text behind `://`, up to the next URL.
     rest: Range<usize>,
 }
 
