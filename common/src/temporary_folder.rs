@@ -15,8 +15,6 @@ use rustix::process::geteuid;
 use crate::private_folder::{PrivateFolder, PrivateFolderError};
 use crate::tree::remove_tree;
 
-/// Folders that others may take away while one is made.
-const MOST_LOST: usize = 100;
 /// Digits behind the prefix of a name.
 const DIGITS: usize = 16;
 
@@ -32,15 +30,13 @@ impl TemporaryFolder {
 
     fn make_in(parent: &Path, prefix: &str) -> Result<Self, PrivateFolderError> {
         remove_leftovers(parent, prefix);
-        let mut lost = 0;
         loop {
             let folder = PrivateFolder::fresh(parent, prefix)?;
             // Where a file system has no locks for folders, nobody gets one, and what is left stays.
             let is_own = flock(&folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK);
-            if is_own && folder.is_there() || lost == MOST_LOST {
+            if is_own && folder.is_there() {
                 return Ok(Self(folder));
             }
-            lost += 1;
         }
     }
 

@@ -88,8 +88,8 @@ impl LogShipper {
     }
 
     /// Delivers what has changed; at the end of the node or the job (`last`) all of it. A file that cannot be delivered
-    /// does not keep the others; a name that the store does not take is no error. Of a job that was removed meanwhile nothing stays
-    /// that was delivered.
+    /// does not keep the others; a name that the store does not take is no error. At the end it
+    /// removes all it has delivered of a job that was removed meanwhile.
     ///
     /// # Errors
     /// That of the last file that failed; where some may pass, one of these.

@@ -136,7 +136,7 @@ fn add_plain(evidence: &mut Evidence, block: &Block<'_>, column: usize, null_val
         let field = &block.bytes[place.start..];
         let known = match (&field[..place.len()], place.len()) {
             (b"", _) => missing,
-            // What is told of the text between two quotes has none in it.
+            // A plain value holds no quote, so these two are its own.
             ([b'"', .., b'"'], length) => value::kind_of_plain_value(&field[1..], length - 2),
             (_, length) => value::kind_of_plain_value(field, length),
         };

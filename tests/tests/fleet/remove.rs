@@ -100,7 +100,6 @@ fn a_job_of_a_fleet_goes_with_all_it_has_in_storage() {
         .with("name", "first")
         .with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]));
     let mut worker = fleet.worker(&job, &[]);
-    job.script(ECHO);
     // Right after its end: its node and its orchestrator are about to write their last logs.
     let first: Vec<String> = (0..4).map(|_| removed_at_its_end(&fleet, &job)).collect();
     let (job, second) = submit(job, "second");

@@ -145,7 +145,12 @@ impl Requirements {
                     ));
                 }
             }
-            _ if OTHERS.contains(&name) && !value.is_empty() && !value.contains('@') => {
+            _ if OTHERS.contains(&name) && value.contains('@') => {
+                refuse(format!(
+                    "{shown}: a host or a package has no @: the job's record would keep what stands before it"
+                ));
+            }
+            _ if OTHERS.contains(&name) && !value.is_empty() => {
                 self.packages.options.push(format!("{name} {value}"));
             }
             _ => refuse(format!(
@@ -317,7 +322,10 @@ mod tests {
             ("-e me:hush@example.org:a", "an editable package"),
             ("-i me:hush@example.org/s", "a path of this machine"),
             ("-r https://me:hush@example.org/r.txt", "the URL holds a password"),
-            ("--trusted-host me:hush@example.org", "the option is not supported"),
+            (
+                "--trusted-host me:hush@example.org",
+                "--trusted-host ****@example.org: a host or a package has no @",
+            ),
             ("=me:hush@example.org", "is not a requirement"),
             ("--config-settings x", "the option is not supported"),
             ("--index-url", "the option is not supported"),

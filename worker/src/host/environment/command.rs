@@ -16,7 +16,7 @@ use crate::host::descendants::TOKEN_VARIABLE;
 
 /// Longest line that is told, characters.
 const LONGEST_LINE: usize = 2_000;
-/// Longest line that is read, bytes: a secret that begins among what is told is read to its end.
+/// Longest line that is read, bytes: secrets are looked for before it is cut.
 const LONGEST_READ: usize = 64 << 10;
 /// How long what the program started may write on after its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -44,8 +44,8 @@ impl Drop for Group {
     }
 }
 
-/// Runs `command` to its end; `line` hears each line of what it says, without `secrets`. A program whose future is dropped is killed, with
-/// what it started. `token` is what it is known by when its agent was killed.
+/// Runs `command` to its end; `line` hears each line of what it says, without `secrets`. A program whose future is dropped is
+/// killed, with what it started. `token` is what it is known by when its agent was killed.
 pub(super) async fn run(
     command: &mut Command,
     token: &str,
