@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-use crc_fast::{CrcAlgorithm, Digest};
+use crc_fast::{CrcAlgorithm, Digest, checksum_combine};
 
 /// Bytes read from a stream at a time.
 const READ_BUFFER: usize = 256 << 10;
@@ -14,6 +14,13 @@ const READ_BUFFER: usize = 256 << 10;
 /// The checksum of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// The checksum of the last `length` bytes of some, from that of all before them and that of all.
+pub fn part_of(before: u32, all: u32, length: u64) -> u32 {
+    // Each byte behind some moves what they add to the sum, whatever its value.
+    let moved = checksum_combine(CrcAlgorithm::Crc32Iscsi, u64::from(before), 0, length);
+    all ^ moved as u32
 }
 
 /// A checksum of bytes that come piece by piece; however they are cut, it is [`crc32c()`] of all of them.
@@ -129,6 +136,17 @@ mod tests {
         ];
         for (bytes, expected) in table {
             assert_eq!(crc32c(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_checksum_that_is_left_of_the_whole() {
+        let bytes: Vec<u8> = (0..1_000u32).map(|at| (at.wrapping_mul(at) / 7) as u8).collect();
+        for (from, to) in
+            [(0, 0), (0, 1), (0, 1_000), (1, 1), (1, 2), (17, 900), (999, 1_000), (1_000, 1_000)]
+        {
+            let (before, all) = (crc32c(&bytes[..from]), crc32c(&bytes[..to]));
+            assert_eq!(part_of(before, all, (to - from) as u64), crc32c(&bytes[from..to]), "{from}..{to}");
         }
     }
 

@@ -20,7 +20,7 @@ pub const INDICES: &str = "indices/";
 pub const DAMAGED: &str = "damaged/";
 /// Notes that nodes of the job leave for one another.
 pub const NOTES: &str = "notes/";
-/// Descriptors that are too long for the queue.
+/// Descriptors: those that are too long for the queue, and those of each start of the job; see [`noted_plan`].
 pub const PLAN: &str = "plan/";
 /// Plain copies of compressed inputs.
 pub const PLAIN: &str = "plain/";
@@ -203,6 +203,16 @@ pub fn blob(checksum: &str) -> String {
 /// Key of a descriptor that is too long for a message.
 pub fn stored_descriptor(index: u64) -> String {
     format!("{PLAN}{index:010}")
+}
+
+/// Key of the `part`-th object with the descriptors of the plan of this start of the job.
+pub fn noted_plan(start: u32, part: u32) -> String {
+    format!("{PLAN}{start:04}/{part:06}")
+}
+
+/// Key of the order of the mini-batches in the plan of this start, where their indexes do not tell it.
+pub fn plan_order(start: u32) -> String {
+    format!("{PLAN}{start:04}/order")
 }
 
 /// Key of the plain copy of a compressed file: number `file` of the input at `position`.

@@ -86,6 +86,8 @@ impl Fixture {
             code: String::new(),
             spec: Arc::new(record.spec.clone()),
             incarnation: record.incarnation,
+            corrected: record.corrected,
+            order: Arc::default(),
             queue: Arc::new(EmbeddedQueue::default()),
             ledger: Arc::clone(ledger) as _,
             membership: Arc::new(membership),
@@ -186,7 +188,7 @@ impl Fixture {
     pub(crate) async fn planned(&self, scheduled: u64) {
         let fingerprints = (0..scheduled).map(|index| fingerprint(index, checksum(&self.body(index))));
         let descriptors = fingerprints.fold(0, u64::wrapping_add);
-        let checkpoint = Checkpoint { scheduled, items: scheduled, descriptors, complete: true };
+        let checkpoint = Checkpoint { scheduled, items: scheduled, descriptors, complete: true, end: 0 };
         let ledger = &self.ledger;
         let fence = ledger.lease(Duty::Schedule, "planner", Duration::ZERO).await.unwrap().unwrap();
         ledger.checkpoint(checkpoint, fence).await.unwrap();

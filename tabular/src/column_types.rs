@@ -49,6 +49,29 @@ impl ColumnTypes {
         (!schema.names.is_empty()).then(|| Self::new(described))
     }
 
+    /// In words, in which columns another file differs; without one, the two may still be read by other rules.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let of = |columns: &[(String, Vec<String>)]| -> HashMap<String, String> {
+            columns.iter().map(|(name, types)| (name.clone(), types.join(" or "))).collect()
+        };
+        let (before, after) = (of(&self.0), of(&other.0));
+        let mut told: Vec<String> = self
+            .0
+            .iter()
+            .filter_map(|(name, _)| match (&before[name], after.get(name)) {
+                (was, Some(is)) if was == is => None,
+                (was, Some(is)) => Some(format!("{name} is {is} and was {was}")),
+                (_, None) => Some(format!("{name} is gone")),
+            })
+            .collect();
+        let added = other.0.iter().filter(|(name, _)| !before.contains_key(name));
+        told.extend(added.map(|(name, _)| format!("{name} is new")));
+        if told.is_empty() && !self.0.iter().map(|(name, _)| name).eq(other.0.iter().map(|(name, _)| name)) {
+            told.push("they are in another order".to_owned());
+        }
+        told
+    }
+
     /// Those of several files, in their order.
     pub fn together<'a>(files: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut together = Vec::<(String, Vec<String>)>::new();

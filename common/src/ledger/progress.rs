@@ -59,7 +59,7 @@ impl JobState {
 /// How far the planning has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Mini-batches published: all below this index.
+    /// Mini-batches published, or ended before; the first so many of the plan.
     pub scheduled: u64,
     /// Input items in them.
     pub items: u64,
@@ -68,6 +68,10 @@ pub struct Checkpoint {
     pub descriptors: u64,
     /// Whether these are all.
     pub complete: bool,
+    /// An index that is larger than any of the plan; 0 where the indexes of the plan are dense, as they are unless inputs were
+    /// corrected after a former start.
+    #[serde(default)]
+    pub end: MiniBatchIndex,
 }
 
 /// A checkpoint is told behind what it is about: so many mini-batches more, at most, may have been published.
@@ -76,7 +80,11 @@ const AHEAD: u64 = 1 << 16;
 impl Checkpoint {
     /// No mini-batch of the job has this index or a larger one.
     pub fn end_of_plan(&self) -> MiniBatchIndex {
-        if self.complete { self.scheduled } else { self.scheduled + AHEAD }
+        match self.end {
+            0 if self.complete => self.scheduled,
+            0 => self.scheduled + AHEAD,
+            end => end,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use prs_common::ledger::{Conclusion, JobState, PrintedLine, SeenError};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
-use prs_orchestrator::job::findings::Surplus;
+use prs_orchestrator::job::findings::{LastStart, Surplus};
 use prs_orchestrator::job::membership::Workers;
 use prs_orchestrator::job::record::{self, ItemCounts, MiniBatchCounts, StartResult, StepResult};
 use serde::Serialize;
@@ -67,6 +67,9 @@ pub struct Job {
     distinct_errors: u64,
     /// Of these the first five, those that cost most items, without tracebacks. `prs errors` has all of them.
     errors: Vec<DistinctError>,
+    /// How the last start of the job ended, where it brought no result: all else here is then of the start before it that did.
+    /// Null elsewhere.
+    last_start: Option<LastStart>,
     /// The result.
     output: Output,
     /// Folder of the logs: a path, or a URL.
@@ -207,6 +210,7 @@ impl Job {
             surplus: findings.surplus,
             left_out: findings.left_out.clone(),
             types_differ: findings.types_differ.clone(),
+            last_start: findings.last_start.clone(),
             distinct_errors: findings.distinct_errors,
             errors: findings.errors.iter().cloned().map(DistinctError::from).collect(),
             output: (&result.output).into(),

@@ -14,7 +14,9 @@ use prs_common::job::{JobSpec, Names, RunsOn, adjust, script_below};
 use prs_common::layout;
 use prs_common::storage::{PutMode, Storage, StorageExt};
 use prs_orchestrator::JobRecord;
+use prs_orchestrator::job::corrected_plan::CorrectedPlan;
 use prs_orchestrator::job::reuse;
+use prs_orchestrator::plan::correction::Corrected;
 use prs_orchestrator::report::starts::short;
 
 use crate::caller::Caller;
@@ -66,6 +68,10 @@ pub(crate) struct NextStart {
     pub(crate) spec: JobSpec,
     /// The code, where it is not that of the job.
     code: Option<NewCode>,
+    /// The plan, where inputs were corrected.
+    corrected: Option<Box<Corrected>>,
+    /// The same, once it is stored.
+    plan: Option<CorrectedPlan>,
 }
 
 #[derive(Debug)]
@@ -77,14 +83,25 @@ struct NewCode {
 impl NextStart {
     /// The same job again.
     pub(crate) fn same(record: &JobRecord) -> Self {
-        Self { spec: record.spec.clone(), code: None }
+        Self { spec: record.spec.clone(), code: None, corrected: None, plan: None }
     }
 
-    /// Stores the code, before anything names it.
-    pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
-        let Some(NewCode { key, archive }) = &self.code else { return Ok(()) };
-        let put = storage.put(key, archive.clone().into(), PutMode::Overwrite).await;
-        put.map(drop).context("cannot store the code")
+    /// The same with the plan of inputs that were corrected, where they were.
+    pub(crate) fn with_plan(self, corrected: Option<Box<Corrected>>) -> Self {
+        Self { corrected, ..self }
+    }
+
+    /// Stores code and plan of what follows `record`, before anything names them.
+    pub(crate) async fn store(&mut self, record: &JobRecord, storage: &dyn Storage) -> anyhow::Result<()> {
+        if let Some(NewCode { key, archive }) = &self.code {
+            let put = storage.put(key, archive.clone().into(), PutMode::Overwrite).await;
+            put.context("cannot store the code")?;
+        }
+        if let Some(corrected) = &self.corrected {
+            let stored = corrected.store(storage, record.incarnation + 1).await;
+            self.plan = Some(stored.context("cannot store the plan of the corrected inputs")?);
+        }
+        Ok(())
     }
 
     /// Starts the job of `record` again, as this, with the interpreter that was found for it. A job of which not all starts
@@ -95,6 +112,7 @@ impl NextStart {
         if let Some(NewCode { key, .. }) = self.code {
             record.code = key;
         }
+        record.corrected = self.plan.or(record.corrected);
         if record.recipe != reuse::recipe(&record.spec, &record.code, interpreter) {
             record.recipe = None;
         }

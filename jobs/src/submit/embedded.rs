@@ -194,13 +194,14 @@ async fn open(job: &JobContext) -> Result<Recovered, Failure> {
 }
 
 /// The job as the node of this program sees it.
-fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
+pub(crate) fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
     let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
     let inputs = InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener());
     let inputs = inputs.within(record.spec.reach());
     let start = (&*record.job_id, record.incarnation);
     JobContext {
         code: record.code.clone(),
+        corrected: record.corrected,
         output_prefix: record.spec.output.is_none().then_some(layout::OUTPUT),
         ..JobContext::embedded(start, Arc::new(record.spec.clone()), storage, inputs, output, folder)
     }

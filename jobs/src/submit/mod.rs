@@ -21,6 +21,7 @@
 
 pub mod code_choice;
 pub mod code_notes;
+pub(crate) mod corrected;
 pub(crate) mod embedded;
 mod ended;
 pub(crate) mod fleet;

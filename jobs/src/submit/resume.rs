@@ -1,13 +1,16 @@
 //! A former job that goes on: what is missing or failed of it runs.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use prs_common::servers::ServerUrls;
 use prs_orchestrator::publish::Notes;
 use prs_orchestrator::segments::carry::{self, Carried};
-use prs_orchestrator::{JobRecord, JobResult};
+use prs_orchestrator::{JobContext, JobRecord, JobResult};
 use prs_worker::connect_fleet;
 
-use super::code_choice::{Changes, next_start};
+use super::code_choice::{Changes, NextStart, next_start};
+use super::corrected;
 use super::ended::{Ended, Target};
 use super::local::Python;
 use super::output_copy::check_there;
@@ -18,6 +21,7 @@ use super::run::hand_over;
 use super::{embedded, fleet, output_place};
 use crate::caller::Caller;
 use crate::failure::Failure;
+use crate::homes::fleet::entry::context;
 use crate::homes::{self, JobHome, run_folder};
 use crate::paths::shown;
 
@@ -56,6 +60,9 @@ async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Re
     };
     fleet::check_at_rest(&fleet, &record).await?;
     let next = next_start(changes, &record, &**storage, &[]).await?;
+    let (job, _folder) = context(&fleet, &record)?;
+    let job = later(job, &record, &next);
+    let next = next.with_plan(corrected::check(job, carried.as_ref(), detach, caller).await?);
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
     let resumed = fleet::resume(&fleet, record, (next, carried), &hint, caller);
@@ -85,12 +92,15 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     let carried = carried(&*home, &record, changes).await?;
     let next = next_start(changes, &record, &**storage, &[&folder]).await?;
     check_side_inputs(&next.spec, &folder)?;
+    let job =
+        later(embedded::context(&folder, &run_folder::output(&folder, &record), &record), &record, &next);
+    let mut next = next.with_plan(corrected::check(job, carried.as_ref(), false, caller).await?);
     let python = Python::find(&next.spec)?;
     output_place::check(&record.spec, &**storage).await?;
     let notes = Notes::read(&**storage).await.context("cannot read the run folder")?;
     let _claim = claim_for_former(&run_folder::output(&folder, &record), &record, &notes).await?;
     let mut interrupts = caller.interrupts()?;
-    next.store(&**storage).await?;
+    next.store(&record, &**storage).await?;
     next.begin(&mut record, Some(&python.interpreter));
     record.write(&**storage).await.context("cannot store the job")?;
     if let Some(carried) = carried {
@@ -102,6 +112,11 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     let run = embedded::Run { folder, record, python, interrupts: &mut *interrupts, caller, outer: None };
     let result = embedded::run(run).await?;
     Ok(Ended::job(result, home.called()))
+}
+
+/// The job of `record` as `next` starts it.
+fn later(job: JobContext, record: &JobRecord, next: &NextStart) -> JobContext {
+    JobContext { incarnation: record.incarnation + 1, spec: Arc::new(next.spec.clone()), ..job }
 }
 
 /// What does not run again, where one error group alone does.

@@ -7,8 +7,8 @@ use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::ledger::{EmbeddedLedger, JobLedger, Ledger, TryLimits};
 use prs_common::queue::{EmbeddedQueue, Queue};
-use prs_common::storage::{LocalStorage, Storage};
-use tokio::sync::Notify;
+use prs_common::storage::{LocalStorage, Storage, StorageError};
+use tokio::sync::{Notify, OnceCell};
 
 use super::active::ActiveJob;
 use super::fleet::{Fleet, LocalFolders};
@@ -16,6 +16,7 @@ use super::log_shipper::LogShipper;
 use super::policy::Policy;
 use super::record::{JobRecord, run_name};
 use crate::inputs::InputStores;
+use crate::job::corrected_plan::{CorrectedPlan, PlanOrder};
 use crate::metrics::OrchestratorMetrics;
 
 /// Node losses a mini-batch survives (spec S3).
@@ -34,6 +35,10 @@ pub struct JobContext {
     pub spec: Arc<JobSpec>,
     /// 1 for the first run, and one more with each `resume`.
     pub incarnation: u32,
+    /// The plan, where inputs were corrected since it was first made; else it is made of the inputs.
+    pub corrected: Option<CorrectedPlan>,
+    /// The order of that, once it was read; see [`JobContext::order`].
+    pub order: Arc<OnceCell<Arc<PlanOrder>>>,
     /// Carries the mini-batches, under [`JobContext::queue_name`].
     pub queue: Arc<dyn Queue>,
     /// What the ledger keeps of this start.
@@ -83,6 +88,8 @@ impl JobContext {
             id: id.to_owned(),
             code: String::new(),
             incarnation,
+            corrected: None,
+            order: Arc::default(),
             queue: Arc::new(EmbeddedQueue::default()),
             ledger: membership.job(&run),
             membership: Arc::new(membership),
@@ -114,6 +121,8 @@ impl JobContext {
             code: record.code.clone(),
             spec: Arc::new(record.spec.clone()),
             incarnation: record.incarnation,
+            corrected: record.corrected,
+            order: Arc::default(),
             queue: Arc::clone(&fleet.queue),
             ledger: fleet.ledger.job(&run),
             membership: Arc::clone(&fleet.ledger),
@@ -135,6 +144,16 @@ impl JobContext {
     /// Name of the queue with the job's mini-batches.
     pub fn queue_name(&self) -> String {
         format!("prs.job.{}", self.run)
+    }
+
+    /// Where in input order its mini-batches are; nothing where their indexes tell it.
+    ///
+    /// # Errors
+    /// The storage fails, or gives back something else.
+    pub async fn order(&self) -> Result<Option<Arc<PlanOrder>>, StorageError> {
+        let Some(plan) = self.corrected else { return Ok(None) };
+        let read = async || plan.order(&*self.storage).await.map(Arc::new);
+        self.order.get_or_try_init(read).await.map(|order| Some(Arc::clone(order)))
     }
 
     /// How the tries of the job's mini-batches are bounded.

@@ -1,6 +1,7 @@
 //! What a job found out about its data and its script, beside the counts: whether all of it is in the result, and why
 //! not. Part of the result of a job, and of what every command prints of it.
 
+use prs_common::ledger::JobState;
 use serde::{Deserialize, Serialize};
 
 use super::errors::ErrorGroup;
@@ -38,6 +39,22 @@ pub struct Findings {
     /// The first of them, without their tracebacks: those that cost most items.
     #[serde(default)]
     pub errors: Vec<ErrorGroup>,
+    /// How the last start of the job ended, where it brought no result and what a start before it brought stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_start: Option<LastStart>,
+}
+
+/// A start of a job that brought no result, after one that did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LastStart {
+    /// Which one, from 1.
+    pub start: u32,
+    /// `failed` or `canceled`.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub state: JobState,
+    /// Why.
+    pub reason: String,
 }
 
 /// Counts of tries.

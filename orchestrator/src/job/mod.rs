@@ -2,6 +2,7 @@
 
 pub mod active;
 pub mod context;
+pub mod corrected_plan;
 mod count;
 pub(crate) mod error_pattern;
 pub mod errors;

@@ -8,7 +8,7 @@ use prs_common::segment::TryStatus;
 
 use super::count;
 use super::errors::ErrorGroup;
-use super::findings::{Findings, Surplus, TryCounts};
+use super::findings::{Findings, LastStart, Surplus, TryCounts};
 use super::record::JobResult;
 
 /// How many mini-batches of a resumed job need not run again.
@@ -67,6 +67,12 @@ pub fn tries(counts: TryCounts) -> Option<String> {
 pub fn reused(result: &JobResult) -> Option<String> {
     let former = result.reused.as_ref()?;
     Some(format!("the output of job {former}, which had the same code, settings and inputs"))
+}
+
+/// How the last start of a job ended, where the result is that of a start before it.
+pub fn last_start(result: &JobResult) -> Option<String> {
+    let LastStart { start, state, reason } = result.findings.last_start.as_ref()?;
+    Some(format!("start {start} {}: {reason}; what the job had completed before stands", state.as_str()))
 }
 
 /// That the script returned too much.

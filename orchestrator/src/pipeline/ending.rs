@@ -69,6 +69,7 @@ pub async fn conclude(record: &mut JobRecord, ended: Ended<'_>) -> Result<JobRes
     let lister = steps.filter(|_| preparation.is_some()).find(|step| lists_all(&step.spec));
     record.listed = lister.and_then(|step| step.listed.clone());
     record.result = Some(result.clone());
+    record.former_end = None;
     match record.write_unless_ended(&**ended.storage).await? {
         Some(JobRecord { result: Some(standing), .. }) => {
             // The report is that of the result, no matter which driver wrote it last.
@@ -286,7 +287,6 @@ pub async fn end_unrun(
     state: JobState,
     reason: &EndReason,
 ) -> Result<(), JobRecordError> {
-    record.state = state;
     let nothing = JobProgress::default();
     let result = JobResult {
         job_id: record.job_id.clone(),
@@ -311,7 +311,7 @@ pub async fn end_unrun(
     let place = PageLocation { called: &record.job_id, is_among_logs: true, steps: None };
     let html = page::html(record, &result, &ErrorList::default(), Published::default(), place);
     put_logs(storage, [("job_result.txt", text), (page::NAME, html)]).await?;
-    record.result = Some(result);
+    record.end_with(result);
     record.write_unless_ended(storage).await.map(drop)
 }
 

@@ -4,6 +4,7 @@
 //! stream is produced piece by piece, so that work starts before it ends and its length costs no memory (S2).
 //! It runs on a thread of its own and blocks there.
 
+pub mod correction;
 mod counted;
 mod encoding;
 mod fetch;
@@ -17,6 +18,7 @@ mod plain_copy;
 mod plain_text;
 pub mod schedule;
 mod shuffled;
+mod stored;
 pub mod stored_descriptors;
 mod tables;
 mod types_seen;
@@ -32,7 +34,7 @@ use prs_common::dataset::listing::ListingError;
 use prs_common::job::counting::counted_window;
 use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{Input, InputKind, InputSource, JobSpec};
-use prs_common::mini_batch::{MiniBatch, Work, checksum, fingerprint};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, checksum, fingerprint};
 use prs_common::storage::{DiskError, StorageError, TransferError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -56,10 +58,28 @@ pub struct Batch {
     pub first: u64,
     /// Encoded descriptors.
     pub bodies: Vec<Bytes>,
+    /// Index of each, where they are not those from `first` on; else empty. Then `first` is the place of the first one in the plan.
+    pub indexes: Vec<MiniBatchIndex>,
     /// Input items in all of them.
     pub items: u64,
     /// Sum of the fingerprints of the descriptors.
     pub descriptors: u64,
+}
+
+impl Batch {
+    /// Puts the next piece behind this one.
+    fn append(&mut self, next: Self) {
+        self.bodies.extend(next.bodies);
+        self.indexes.extend(next.indexes);
+        self.items += next.items;
+        self.descriptors = self.descriptors.wrapping_add(next.descriptors);
+    }
+
+    /// Its descriptors, each with its index.
+    pub(crate) fn into_indexed(self) -> impl Iterator<Item = (MiniBatchIndex, Bytes)> {
+        let Self { first, bodies, indexes, .. } = self;
+        (0..).zip(bodies).map(move |(at, body)| (indexes.get(at).copied().unwrap_or(first + at as u64), body))
+    }
 }
 
 /// Why a plan ends before the inputs do.
@@ -147,6 +167,9 @@ pub enum PlanError {
         "the groups of partition_keys in the scratch folder are damaged ({0}): look at the disk of this host"
     )]
     Groups(String),
+    /// The plan of inputs that were corrected cannot be read.
+    #[error(transparent)]
+    Stored(#[from] StorageError),
     /// The inputs hold nothing to work on.
     #[error("the inputs hold no records: there is nothing to run the entry script on")]
     NoRecords,
@@ -169,6 +192,7 @@ impl PlanError {
             Self::Listing { source, .. } => source.is_retryable(),
             Self::Manifest { source, .. } => source.is_retryable(),
             Self::Store { source, .. } => source.is_retryable(),
+            Self::Stored(error) => error.is_retryable(),
             Self::Elsewhere { .. }
             | Self::NoneMatches { .. }
             | Self::UnreadFiles { .. }

@@ -6,6 +6,7 @@
 //! counts once.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
 use crate::job::{queue, traces};
+use crate::plan::stored::{self, NotedPlan};
 use crate::plan::stored_descriptors::store_long;
 use crate::plan::{Batch, PlanContext, PlanEnd, PlanError, PlanNotes, plan};
 
@@ -154,9 +156,15 @@ async fn run(
     let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
     let some_ended = before.ended() > 0 || after > 0 || assignment.again;
     let (receiver, planner) = plan_aside(job, stop);
+    let end = job.order().await?.map_or(0, |order| order.end());
+    let noted = job.corrected.is_none().then(|| NotedPlan::new(&job.storage, job.incarnation));
+    let leased = Instant::now();
     let mut publisher =
-        Publisher { job, owner, fence, assignment, after, some_ended, stop, leased: Instant::now() };
+        Publisher { job, owner, fence, assignment, after, some_ended, end, noted, stop, leased };
     let sent = publisher.publish(receiver).await;
+    if let Some(noted) = &mut publisher.noted {
+        noted.finish().await;
+    }
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let checkpoint = sent?;
     let found = end_of_plan?;
@@ -165,7 +173,7 @@ async fn run(
         // What ended may be the planner's patience, not the plan.
         return Err(ScheduleError::Stopped);
     }
-    if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
+    if let Some(gone) = beyond(&assignment.known, checkpoint.end.max(checkpoint.scheduled)) {
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
     note_listing(job, found).await;
@@ -198,13 +206,24 @@ async fn note_listing(job: &JobContext, found: PlanEnd) {
     }
 }
 
-/// Plans `job` on a thread of its own, until the end or until `stop`. What it found comes through the channel; how it
-/// ended is known once that is closed.
+/// Plans `job` on a thread of its own, or reads its corrected plan, until the end or until `stop`. What is found comes through
+/// the channel; how it ended is known once that is closed.
 pub(crate) fn plan_aside(
     job: &JobContext,
     stop: &CancellationToken,
 ) -> (mpsc::Receiver<Batch>, JoinHandle<Result<PlanEnd, PlanError>>) {
     let (sender, receiver) = mpsc::channel(8);
+    if let Some(plan) = job.corrected {
+        let (storage, stop) = (Arc::clone(&job.storage), stop.clone());
+        let sending = async move {
+            tokio::select! {
+                sent = stored::send(plan, storage, sender) => sent?,
+                () = stop.cancelled() => {}
+            }
+            Ok(PlanEnd::default())
+        };
+        return (receiver, tokio::spawn(sending));
+    }
     let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
     let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.policy.has_others);
     let planner = tokio::task::spawn_blocking(move || {
@@ -224,10 +243,14 @@ struct Publisher<'a> {
     /// Number of its lease.
     fence: u64,
     assignment: &'a Assignment,
-    /// Mini-batches below this index are published already.
+    /// So many mini-batches, from the first of the plan on, are published already.
     after: u64,
     /// Whether mini-batches of the rest of the plan may have their outcome.
     some_ended: bool,
+    /// What the checkpoint says of the end of the plan.
+    end: MiniBatchIndex,
+    /// The notes of a plan that is made here.
+    noted: Option<NotedPlan>,
     stop: &'a CancellationToken,
     /// When the duty was last confirmed.
     leased: Instant,
@@ -239,7 +262,7 @@ impl Publisher<'_> {
         let job = self.job;
         let number = queue::present(job).await?;
         let queue = queue::name(job, number);
-        let mut checkpoint = Checkpoint::default();
+        let mut checkpoint = Checkpoint { end: self.end, ..Checkpoint::default() };
         loop {
             let mut batch = tokio::select! {
                 batch = batches.recv() => match batch {
@@ -255,9 +278,10 @@ impl Publisher<'_> {
             while batch.bodies.len() < job.policy.publish_together
                 && let Ok(next) = batches.try_recv()
             {
-                batch.bodies.extend(next.bodies);
-                batch.items += next.items;
-                batch.descriptors = batch.descriptors.wrapping_add(next.descriptors);
+                batch.append(next);
+            }
+            if let Some(noted) = &mut self.noted {
+                noted.add(&batch.bodies);
             }
             checkpoint.scheduled = batch.first + batch.bodies.len() as u64;
             checkpoint.items += batch.items;
@@ -318,9 +342,9 @@ impl Publisher<'_> {
 
     /// What of `batch` is neither published nor ended.
     async fn left_over(&self, batch: Batch) -> Result<Vec<Bytes>, ScheduleError> {
-        let mut bodies = (batch.first..).zip(batch.bodies).collect();
-        leave_out_known(&mut bodies, &self.assignment.known)?;
-        bodies.retain(|(index, _)| *index >= self.after);
+        let published = self.after.saturating_sub(batch.first) as usize;
+        let mut bodies: Vec<_> = batch.into_indexed().collect();
+        leave_out_known(&mut bodies, &self.assignment.known, published)?;
         if self.some_ended && !bodies.is_empty() {
             let indexes: Vec<MiniBatchIndex> = bodies.iter().map(|(index, _)| *index).collect();
             let mut ended = self.job.ledger.ended(&indexes).await?.into_iter();
@@ -335,22 +359,24 @@ fn beyond(known: &KnownChecksums, end: u64) -> Option<u64> {
     (end..).zip(known.get(end as usize..)?).find_map(|(index, &checksum)| (checksum != 0).then_some(index))
 }
 
-/// Takes out the mini-batches whose outcome is known, once their descriptors are found unchanged.
+/// Takes out the first `published` of some mini-batches, and those whose outcome is known, once the descriptors of these are found
+/// unchanged.
 fn leave_out_known(
     bodies: &mut Vec<(MiniBatchIndex, Bytes)>,
     known: &KnownChecksums,
+    published: usize,
 ) -> Result<(), ScheduleError> {
     let before = |index: MiniBatchIndex| known.get(index as usize).copied().unwrap_or(0);
-    let changed = |(index, body): &&(MiniBatchIndex, Bytes)| ![0, checksum(body)].contains(&before(*index));
     // Checksums cost time: only where there is something to compare with.
-    let first = bodies.first().map_or(u64::MAX, |(index, _)| *index);
-    if first >= known.len() as u64 {
-        return Ok(());
-    }
+    let changed = |(index, body): &&(MiniBatchIndex, Bytes)| {
+        let before = before(*index);
+        before != 0 && before != checksum(body)
+    };
     if let Some((index, _)) = bodies.iter().find(changed) {
         return Err(ScheduleError::Changed { id: id_of(*index) });
     }
-    bodies.retain(|(index, _)| before(*index) == 0);
+    let mut at = 0..;
+    bodies.retain(|(index, _)| at.next() >= Some(published) && before(*index) == 0);
     Ok(())
 }
 
@@ -385,10 +411,13 @@ mod tests {
         let batch = || vec![(1, "b".into()), (2, "c".into()), (3, "d".into())];
         let known = vec![checksum(b"a"), checksum(b"b"), 0];
         let mut rest = batch();
-        leave_out_known(&mut rest, &known).unwrap();
+        leave_out_known(&mut rest, &known, 0).unwrap();
         assert_eq!(rest, batch()[1..]);
+        rest = batch();
+        leave_out_known(&mut rest, &known, 2).unwrap();
+        assert_eq!(rest, batch()[2..]);
         let changed = vec![0, checksum(b"x")];
-        let error = leave_out_known(&mut batch(), &changed).unwrap_err();
+        let error = leave_out_known(&mut batch(), &changed, 1).unwrap_err();
         assert!(error.to_string().contains("mb-0000000001 is not what it was"), "{error}");
         assert_eq!(beyond(&changed, 2), None);
         assert_eq!(beyond(&changed, 1), Some(1));

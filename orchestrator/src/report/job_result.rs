@@ -52,6 +52,9 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         spec.allowed_failed_percent,
         counts.failed,
     );
+    if let Some(last) = words::last_start(result) {
+        let _ = writeln!(out, "last start    {}", last.trim().replace('\n', "\n              "));
+    }
     if let Some(reused) = words::reused(result) {
         let _ = writeln!(out, "reused        {reused}");
     }

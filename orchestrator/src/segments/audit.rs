@@ -33,21 +33,22 @@ pub(crate) async fn find_foreign(job: &JobContext, catalog: &Catalog) -> Result<
     let (mut missing, mut first_missing) = (0, None);
     let mut end = 0;
     while let Some(batch) = batches.recv().await {
-        for (index, body) in (batch.first..).zip(&batch.bodies) {
+        end = batch.first + batch.bodies.len() as u64;
+        for (index, body) in batch.into_indexed() {
             match catalog.rows_of(index) {
                 None => {
                     missing += 1;
                     first_missing.get_or_insert(index);
                 }
-                Some(rows) if rows.checksum != checksum(body) => {
+                Some(rows) if rows.checksum != checksum(&body) => {
                     foreign.entry(rows.segment).or_insert(index);
                 }
                 Some(_) => {}
             }
         }
-        end = batch.first + batch.bodies.len() as u64;
     }
     planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+    // A corrected plan has no mini-batch at a position behind its end.
     for (index, rows) in (0..).zip(&catalog.rows).skip(end as usize) {
         if let Some(rows) = rows {
             foreign.entry(rows.segment).or_insert(index);

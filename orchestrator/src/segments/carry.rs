@@ -86,6 +86,11 @@ impl Carried {
         self.kept.len() as u64
     }
 
+    /// The checksums of the descriptors of these.
+    pub fn checksums(&self) -> impl Iterator<Item = (MiniBatchIndex, u32)> {
+        self.kept.iter().map(|(index, kept)| (*index, kept.record.checksum))
+    }
+
     /// Writes what stays as outcomes of the start `next` of the job.
     ///
     /// # Errors

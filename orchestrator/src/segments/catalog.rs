@@ -12,6 +12,7 @@ use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
 use prs_common::segment::{OutputFile, SegmentIndex, TryRecord, TryStatus};
 
 use crate::JobContext;
+use crate::job::corrected_plan::PlanOrder;
 use crate::job::errors::ErrorSummary;
 use crate::job::findings::{Surplus, TryCounts};
 use crate::plan::schedule::KnownChecksums;
@@ -65,8 +66,10 @@ pub(crate) struct Catalog {
     pub(crate) written_by: Vec<u32>,
     /// Elements that the outcomes of each start returned.
     pub(crate) returned_by: BTreeMap<u32, u64>,
-    /// Where the rows of each mini-batch are, by its index.
+    /// Where the rows of each mini-batch are, in input order.
     pub(crate) rows: Vec<Option<RowRange>>,
+    /// What input order is, where the indexes of mini-batches do not tell it.
+    order: Option<Arc<PlanOrder>>,
     /// The mini-batches from the first on that all have their outcome.
     pub(crate) prefix: Prefix,
     /// Mini-batches whose outcome it has seen.
@@ -126,9 +129,31 @@ impl Catalog {
         }
     }
 
+    /// Has it follow a plan whose input order is this.
+    pub(crate) fn put_in_order(&mut self, order: Option<Arc<PlanOrder>>) {
+        self.order = order;
+    }
+
+    /// Where in input order a mini-batch is; nothing where the plan has it no more.
+    fn position(&self, index: MiniBatchIndex) -> Option<usize> {
+        self.order.as_ref().map_or(Some(index as usize), |order| order.position(index))
+    }
+
+    /// The mini-batch at a position in input order.
+    pub(crate) fn index_at(&self, position: usize) -> MiniBatchIndex {
+        let in_order = self.order.as_ref().and_then(|order| order.index_at(position));
+        in_order.unwrap_or(position as MiniBatchIndex)
+    }
+
+    /// Where the rows of each mini-batch are, by its index.
+    pub(crate) fn rows_by_index(&self) -> impl Iterator<Item = Option<RowRange>> {
+        let end = self.order.as_ref().map_or(self.rows.len() as u64, |order| order.end());
+        (0..end).map(|index| self.rows_of(index))
+    }
+
     /// Where the rows of a mini-batch are; nothing for one without an outcome.
     pub(crate) fn rows_of(&self, index: MiniBatchIndex) -> Option<RowRange> {
-        self.rows.get(index as usize).copied().flatten()
+        self.rows.get(self.position(index)?).copied().flatten()
     }
 
     /// Key of the segment that has the outcome of a mini-batch; empty for one without.
@@ -164,8 +189,8 @@ impl Catalog {
     /// Checksums of the descriptors of mini-batches that succeeded.
     pub(crate) fn known(&self) -> KnownChecksums {
         let known =
-            |rows: &Option<RowRange>| rows.filter(|rows| rows.succeeded).map_or(0, |rows| rows.checksum);
-        self.rows.iter().map(known).collect()
+            |rows: Option<RowRange>| rows.filter(|rows| rows.succeeded).map_or(0, |rows| rows.checksum);
+        self.rows_by_index().map(known).collect()
     }
 
     /// Adds the next segment in the ledger's order. It may have thousands of tries: that is not done on a thread that
@@ -243,7 +268,8 @@ impl Catalog {
     }
 
     fn add_outcome(&mut self, segment: u32, record: TryRecord) {
-        let at = record.index as usize;
+        // Inputs were corrected since it ran.
+        let Some(at) = self.position(record.index) else { return };
         if at >= self.rows.len() {
             self.rows.resize(at + 1, None);
         }
@@ -272,9 +298,9 @@ impl Catalog {
         self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
         if let Some(header) = record.header {
             match &mut self.schemas {
-                Some(schemas) if record.returned > 0 => schemas.add(record.index, header),
+                Some(schemas) if record.returned > 0 => schemas.add(at as u64, header),
                 Some(_) => {}
-                None => self.headers.add(record.index, header, record.returned > 0),
+                None => self.headers.add(at as u64, header, record.returned > 0),
             }
         }
     }

@@ -6,6 +6,7 @@
 //! only those of the present one, for what failed or lacked items before is open again.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use prs_common::ledger::{Blame, FailedTry, MiniBatchOutcome};
@@ -16,6 +17,7 @@ use prs_common::storage::ObjectMeta;
 use super::{Contents, read_all, read_segment};
 use crate::JobContext;
 use crate::job::ServerError;
+use crate::job::corrected_plan::PlanOrder;
 use crate::plan::schedule::KnownChecksums;
 use crate::segments::bundles::{self, GROUP};
 
@@ -32,6 +34,8 @@ const LEAST_OUTCOME: u64 = 64;
 pub struct Recovered {
     /// Checksums of the descriptors of mini-batches that have their outcome.
     pub known: KnownChecksums,
+    /// An index that is larger than that of any mini-batch with a try.
+    pub end: MiniBatchIndex,
     /// Mini-batches that had no outcome before.
     pub ended: u64,
     /// Segments that could not be read; their mini-batches run again.
@@ -52,9 +56,12 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
     let unknown = super::list(&*job.storage).await?.into_iter().filter(|one| !committed.contains(&one.key));
     let mut unknown: BTreeMap<_, _> = unknown.map(|object| (object.key.clone(), object)).collect();
     let progress = job.ledger.progress().await?;
+    let order = job.order().await?;
+    let end = order.as_ref().map_or(0, |order| order.end());
     let mut recovery = Recovery {
         job,
-        published: progress.checkpoint.scheduled.max(progress.ended()),
+        published: progress.checkpoint.scheduled.max(progress.ended()).max(end),
+        order,
         far: Vec::new(),
         recovered: Recovered::default(),
     };
@@ -86,6 +93,8 @@ struct Recovery<'a> {
     /// So many mini-batches have been published, or more, as what was run of the plan tells. It bounds what an index costs
     /// that no plan has.
     published: u64,
+    /// Where the plan is one of corrected inputs, which of the indexes of former starts it has still.
+    order: Option<Arc<PlanOrder>>,
     /// Segments that name mini-batches farther than the plan is known to have come, by how far.
     far: Vec<(MiniBatchIndex, ObjectMeta)>,
     recovered: Recovered,
@@ -115,7 +124,11 @@ impl Recovery<'_> {
         let (job, recovered) = (self.job, &mut self.recovered);
         let current = index.incarnation == job.incarnation;
         let (mut failed_tries, mut ended) = (Vec::new(), Vec::new());
-        for record in &index.tries {
+        recovered.end = recovered.end.max(highest(index) + 1);
+        let is_planned = |record: &TryRecord| {
+            self.order.as_ref().is_none_or(|order| order.position(record.index).is_some())
+        };
+        for record in index.tries.iter().filter(|record| is_planned(record)) {
             if record.is_outcome(current) {
                 ended.push(record);
             } else if current && !record.id.is_empty() {

@@ -14,7 +14,7 @@ const MOST_RANGES: usize = 1_000;
 
 /// One entry for each start of the job, the first one first.
 pub(crate) fn results(record: &JobRecord, catalog: &Catalog) -> Vec<StartResult> {
-    let mut brought = by_start(catalog.rows.iter().map(|rows| {
+    let mut brought = by_start(catalog.rows_by_index().map(|rows| {
         let rows = rows.filter(|rows| rows.succeeded)?;
         catalog.written_by.get(rows.segment as usize).copied()
     }));

@@ -58,7 +58,11 @@ impl Watch<'_> {
         let progress = self.job.ledger.progress().await?;
         self.follow_what_is_whole(progress.segments).await?;
         self.status.progress = progress;
-        if let Some(catalog) = &self.catalog {
+        let has_result = end.state == JobState::Completed || EndReason::is_not_delivered(&end.reason);
+        // What a former start completed stands where this one has nothing: its list of failures, too.
+        if let Some(catalog) =
+            self.catalog.as_deref().filter(|_| has_result || self.record.former_end.is_none())
+        {
             failed_mini_batches::list(self.job, catalog).await?;
             if end.state == JobState::Completed {
                 if let Some(there) = publish::there(self.job).await? {
@@ -107,7 +111,9 @@ impl Watch<'_> {
         let mut output = match finalize(self.job, catalog, growth).await {
             Ok(output) => output,
             Err(FinalizeError::Storage(error)) => return Err(error.into()),
-            Err(FinalizeError::Unfit(reason)) => return Ok((Conclusion::failed(&reason), nothing(self.job))),
+            Err(FinalizeError::Unfit(reason)) => {
+                return Ok((Conclusion::failed(&named(reason, catalog)), nothing(self.job)));
+            }
             Err(FinalizeError::Damaged(first)) => {
                 // The others are found at once: each round of running again is counted.
                 let all = find_damaged(&self.job.storage, catalog).await?;
@@ -192,6 +198,8 @@ impl Watch<'_> {
             publish::withdraw(job, &job.spec.append_row_file_name).await?;
             publish::withdraw_delivered(job, &job.spec.append_row_file_name).await?;
         }
+        // It was replaced before that.
+        self.record.former_end = None;
         Ok((end, nothing(job)))
     }
 
@@ -259,11 +267,14 @@ impl Watch<'_> {
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
-        self.write_summaries();
-        self.write_job_result(&result);
+        self.record.status = self.status.clone();
         // Their files here come with the last reports: on a full disk this room is the record's.
         self.record.statistics = self.put_statistics(&end.reason).await;
-        self.record.result = Some(result.clone());
+        self.record.end_with(result);
+        let Some(result) = self.record.result.clone() else { return Err(WatchError::Superseded) };
+        (self.memory.state, self.status) = (self.record.state, self.record.status.clone());
+        self.write_summaries();
+        self.write_job_result(&result);
         self.record.listed = listed(self.job, &self.record).await;
         match self.write_record().await {
             Ok(Some(standing)) => return result_of(self.job, standing),
@@ -298,18 +309,36 @@ fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &JobProgr
 
 /// Why a job that asks for a header, or for a file with columns, fails because none fits all its rows.
 pub(super) fn columns_differ(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
-    match &catalog.schemas {
+    let reason = match &catalog.schemas {
         Some(schemas) => schemas.differ(),
         None => {
             spec.output_format.filter(|format| format.has_header()).and_then(|_| catalog.headers.differ())
         }
+    };
+    reason.map(|reason| named(reason, catalog))
+}
+
+/// A reason that names mini-batches by their places in input order, with their indexes instead.
+fn named(reason: EndReason, catalog: &Catalog) -> EndReason {
+    let index = |place: u64| catalog.index_at(place as usize);
+    match reason {
+        EndReason::ColumnsDiffer { first, columns, later, others } => {
+            EndReason::ColumnsDiffer { first: index(first), columns, later: index(later), others }
+        }
+        EndReason::TypesDiffer { column, first, kind, later, other } => {
+            EndReason::TypesDiffer { column, first: index(first), kind, later: index(later), other }
+        }
+        EndReason::NotInParquet { index: place, error } => {
+            EndReason::NotInParquet { index: index(place), error }
+        }
+        other => other,
     }
 }
 
 /// The same while mini-batches run, where no outcome that is still to come changes it.
 pub(super) fn columns_differ_for_good(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
     match &catalog.schemas {
-        Some(schemas) => schemas.differ_for_good(catalog.prefix.end),
+        Some(schemas) => schemas.differ_for_good(catalog.prefix.end).map(|reason| named(reason, catalog)),
         // A header of other names stays one.
         None => columns_differ(spec, catalog),
     }
@@ -372,14 +401,15 @@ pub(crate) async fn fail_at_once(
         if job.spec.output_action == OutputAction::AppendRow {
             publish::withdraw(job, &job.spec.append_row_file_name).await?;
         }
+        record.former_end = None;
         conclusion = wanted;
     }
     job.ledger.set_state(conclusion.state, fence).await?;
     let progress = job.ledger.progress().await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
     let result = result(job, &record, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
-    record.state = conclusion.state;
-    record.result = Some(result.clone());
+    record.end_with(result.clone());
+    let result = record.result.clone().unwrap_or(result);
     match record.write_unless_ended(&*job.storage).await {
         Ok(Some(standing)) => return result_of(job, standing),
         Err(JobRecordError::Absent { .. }) => return Err(WatchError::Superseded),

@@ -52,6 +52,7 @@ use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
 use crate::JobContext;
+use crate::job::corrected_plan::PlanOrder;
 use crate::job::init_failures;
 use crate::job::membership;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Rates, Status};
@@ -101,7 +102,8 @@ pub async fn watch(
     view: &Sender<View>,
 ) -> Result<JobResult, WatchError> {
     let fence = lease(job, owner).await?;
-    let mut watch = match Watch::start(job, (owner, fence), record.clone(), place, view) {
+    let order = job.order().await?;
+    let mut watch = match Watch::start(job, (owner, fence), (record.clone(), order), place, view) {
         Ok(watch) => watch,
         Err(error) if others_may_serve(job, owner).await => return Err(error),
         Err(error) => return Box::pin(fail_at_once(job, owner, record, error)).await,
@@ -203,7 +205,7 @@ impl<'a> Watch<'a> {
     fn start(
         job: &'a JobContext,
         (owner, fence): (&'a str, u64),
-        record: JobRecord,
+        (record, order): (JobRecord, Option<Arc<PlanOrder>>),
         place: &'a str,
         view: &'a Sender<View>,
     ) -> Result<Self, WatchError> {
@@ -227,6 +229,7 @@ impl<'a> Watch<'a> {
             tracing::warn!(%error, "there is no table of tries; the job goes on");
         });
         let mut catalog = Box::new(Catalog::new(job, record.started_us, (report, tries.ok())));
+        catalog.put_in_order(order);
         catalog.statistics.restore(logs);
         let unwatched = Pace::unwatched(job.policy.statistics, job.policy.statistics_lists);
         let statistics = StatisticsFiles::new(logs, &job.work, unwatched, job.metrics.clone());

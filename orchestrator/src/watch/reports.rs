@@ -33,7 +33,8 @@ pub(crate) async fn finish_reports(
     let (view, _seen) = tokio::sync::watch::channel(View::default());
     let id = record.job_id.clone();
     let fence = lease(job, owner).await?;
-    let mut watch = Watch::start(job, (owner, fence), record, &id, &view)?;
+    let order = job.order().await?;
+    let mut watch = Watch::start(job, (owner, fence), (record, order), &id, &view)?;
     watch.renew().await?;
     watch.memory.state = result.state;
     watch.status.progress = job.ledger.progress().await?;

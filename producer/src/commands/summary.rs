@@ -40,6 +40,10 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
 
 /// The exit code for how a job ended; what is wrong with it is told.
 pub(super) fn code(format: Format, result: &JobResult) -> Code {
+    if let (Some(last), Some(told)) = (&result.findings.last_start, words::last_start(result)) {
+        output::print_error(format_args!("{told}\nsee {}/job_result.txt", result.logs.trim_end_matches('/')));
+        return if last.state == JobState::Canceled { Code::Interrupted } else { Code::Failed };
+    }
     match result.state {
         JobState::Completed if result.findings.lacks_unexpectedly() => {
             if let Some(missing) = words::missing(result) {
@@ -85,6 +89,7 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
     let state = colours::state(state, result.state, !findings.complete).to_string();
     let mut rows = vec![("job", result.job_id.clone()), ("state", state)];
     rows.extend(words::reused(result).map(|reused| ("reused", reused)));
+    rows.extend(words::last_start(result).map(|last| ("last start", last)));
     rows.extend(result.reason.iter().map(|reason| ("reason", reason.clone())));
     rows.push((
         "mini-batches",

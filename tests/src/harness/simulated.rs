@@ -211,8 +211,8 @@ impl Simulation {
             checkpoint: Checkpoint {
                 scheduled: self.mini_batches,
                 items: self.mini_batches * ITEMS,
-                descriptors: 0,
                 complete: true,
+                ..Checkpoint::default()
             },
             succeeded,
             failed,

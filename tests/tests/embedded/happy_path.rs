@@ -106,6 +106,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "items",
         "job_id",
         "keep_until",
+        "last_start",
         "left_out",
         "logs",
         "mini_batches",

@@ -7,6 +7,7 @@ mod bad_input;
 mod bad_script;
 mod commands;
 mod compat;
+mod corrected;
 mod crash_and_resume;
 mod docs;
 mod errors;

@@ -135,12 +135,16 @@ def run(mini_batch, context):
     job
 }
 
-fn is_refused_as_changed(job: &Job) {
+/// Resumes a job that cannot go on because of `file`: nothing is touched.
+fn is_refused_as_changed(job: &Job, file: &str) {
+    let before = job.run().text("job.json");
     let ended = job.resume();
-    assert!(matches!(ended.code, Some(2 | 42)), "{ended:?}");
-    let told = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(told.contains("inputs changed"), "{told}");
+    ended.expect_code(2);
+    for part in ["the inputs changed", file, "mini-batch", "prs resubmit"] {
+        assert!(ended.stderr.contains(part), "{part:?} is not in {}", ended.stderr);
+    }
     assert!(!job.run().path().join("output/parallel_run_step.txt").exists(), "no result of two jobs");
+    assert_eq!(job.run().text("job.json"), before);
     job.has_left_nothing();
 }
 
@@ -152,21 +156,25 @@ fn inputs_that_are_as_they_were_are_no_obstacle() {
 }
 
 #[test]
-fn a_file_that_came_in_between_is_refused() {
+fn a_file_that_came_in_between_runs_in_its_place() {
     let job = half_done();
     job.data("0001b.txt", "new");
-    is_refused_as_changed(&job);
-    // As it was: now it goes on.
-    fs::remove_file(job.path("data/0001b.txt")).unwrap();
-    job.has_completed(&job.resume());
-    assert_eq!(job.run().rows(), expected());
+    let ended = job.resume();
+    let printed = job.has_completed(&ended);
+    let told = "inputs were corrected: 3 mini-batches keep their rows, 4 run, 1 of them new";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    assert_eq!(printed["mini_batches"], json!({ "scheduled": 7, "succeeded": 7, "failed": 0 }));
+    assert_eq!(printed["items"], json!({ "total": 13, "succeeded": 13, "failed": 0 }));
+    let mut rows = expected();
+    rows.insert(2, "6 0001b.txt".to_owned());
+    assert_eq!(job.run().rows(), rows);
 }
 
 #[test]
 fn a_file_that_is_gone_is_refused() {
     let job = half_done();
     fs::remove_file(job.path("data/0000.txt")).unwrap();
-    is_refused_as_changed(&job);
+    is_refused_as_changed(&job, "0000.txt is gone, and mini-batch 0 had it");
 }
 
 #[test]
@@ -190,7 +198,7 @@ def run(mini_batch, context):
     for number in 6..12 {
         fs::remove_file(job.path(&format!("data/{number:04}.txt"))).unwrap();
     }
-    is_refused_as_changed(&job);
+    is_refused_as_changed(&job, "0006.txt is gone, and mini-batch 3 had it");
 }
 
 #[test]
@@ -213,7 +221,7 @@ def run(mini_batch, context):
     // Of the same size, so that only a look at more than the listing tells.
     let text = fs::read_to_string(job.path("data/000.csv")).unwrap();
     job.data("000.csv", text.replace("name, 0", "NAME, 9"));
-    is_refused_as_changed(&job);
+    is_refused_as_changed(&job, "000.csv has other content there, and mini-batch 0 had it");
 }
 
 #[test]

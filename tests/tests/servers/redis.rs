@@ -129,7 +129,7 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     let watch = job.lease(Duty::Watch, "me", minute).await?.expect("it is free");
     let schedule = job.lease(Duty::Schedule, "me", minute).await?.expect("it is free");
     job.set_state(JobState::Running, watch).await?;
-    let plan = Checkpoint { scheduled: 10, items: 30, descriptors: 7, complete: true };
+    let plan = Checkpoint { scheduled: 10, items: 30, descriptors: 7, complete: true, end: 0 };
     job.checkpoint(plan, schedule).await?;
     job.record_failure(&failed).await?;
     job.begin(8, "start").await?;

@@ -101,7 +101,7 @@ impl Job {
 
     fn end(&mut self, outcome: &MiniBatchOutcome) -> bool {
         let plan = self.progress.checkpoint;
-        if plan.complete && outcome.index >= plan.scheduled {
+        if (plan.complete || plan.end > 0) && outcome.index >= plan.end_of_plan() {
             return false;
         }
         let at = outcome.index as usize;

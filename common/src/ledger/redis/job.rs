@@ -113,16 +113,20 @@ impl Noted {
 }
 
 /// What the script `progress` answers.
-type ProgressAnswer =
-    ((u64, u64, bool, u64, u64, u64, u64, u64), u64, (Option<JobState>, Option<String>, Option<u64>), bool);
+type ProgressAnswer = (
+    (u64, u64, bool, u64, u64, u64, u64, u64, u64),
+    u64,
+    (Option<JobState>, Option<String>, Option<u64>),
+    bool,
+);
 /// What the script `nodes` answers of each.
 type NodeAnswer = (u32, Packed<NodeInfo>, Packed<NodeReport>, u64, bool);
 
 fn progress_of(answer: ProgressAnswer) -> JobProgress {
     let (counts, segments, (conclusion, reason, concluded_us), is_read) = answer;
-    let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors) =
+    let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors, end) =
         counts;
-    let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete };
+    let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete, end };
     let conclusion = conclusion.map(|state| Conclusion { state, reason: reason.unwrap_or_default() });
     JobProgress {
         checkpoint,
@@ -175,8 +179,8 @@ impl JobLedger for RedisJob {
     }
 
     async fn checkpoint(&self, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError> {
-        let Checkpoint { scheduled, items, descriptors, complete } = checkpoint;
-        let arguments = (scheduled, items, complete, descriptors, fence);
+        let Checkpoint { scheduled, items, descriptors, complete, end } = checkpoint;
+        let arguments = (scheduled, items, complete, descriptors, fence, end);
         self.run_with(Duty::Schedule, &scripts::CHECKPOINT, arguments).await.map(drop)
     }
 

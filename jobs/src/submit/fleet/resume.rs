@@ -23,13 +23,13 @@ use crate::submit::resume_hint::ResumeHint;
 pub(crate) async fn resume(
     fleet: &Fleet,
     mut record: JobRecord,
-    (next, carried): (NextStart, Option<Carried>),
+    (mut next, carried): (NextStart, Option<Carried>),
     hint: &ResumeHint,
     caller: &dyn Caller,
 ) -> Result<Submitted, Failure> {
     let (before, _folder) = context(fleet, &record)?;
     refuse_at_work(&before, &record).await?;
-    next.store(&*before.storage).await.map_err(Failure::server)?;
+    next.store(&record, &*before.storage).await.map_err(Failure::server)?;
     next.begin(&mut record, None);
     match record.write(&*before.storage).await {
         // Of two that resume or remove a job at once, the other was first; or the job has ended since its record was read.

@@ -26,9 +26,9 @@ pub(crate) async fn change(
         // How far the script came.
         given.status = step.status;
     }
-    let next = next_start(changes, &given, main, own).await?;
+    let mut next = next_start(changes, &given, main, own).await?;
     let python = if runs_here { Some(Python::find(&next.spec)?) } else { None };
-    next.store(main).await?;
+    next.store(&given, main).await?;
     next.begin(&mut given, python.as_ref().map(|python| &*python.interpreter));
     let Some(plan) = &mut record.pipeline else { return Ok(()) };
     plan.pipeline = prepared::with_settings(&plan.pipeline, given.spec.clone());

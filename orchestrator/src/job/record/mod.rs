@@ -14,7 +14,8 @@ use prs_common::timestamp::now_us;
 use prs_common::traces;
 use serde::{Deserialize, Serialize};
 
-use crate::job::findings::Findings;
+use crate::job::corrected_plan::CorrectedPlan;
+use crate::job::findings::{Findings, LastStart};
 pub use crate::job::status::{Rates, Status};
 
 /// How often others may write a record between reading and writing it.
@@ -38,6 +39,9 @@ pub struct JobRecord {
     pub started_us: u64,
     /// Key of the code archive that this start runs.
     pub code: String,
+    /// The plan, where inputs were corrected after a former start; else it is made of the inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<CorrectedPlan>,
     /// The starts before this one, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_starts: Vec<FormerStart>,
@@ -56,6 +60,9 @@ pub struct JobRecord {
     pub status: Status,
     /// How the job ended.
     pub result: Option<JobResult>,
+    /// The end of a former start with a result, while this one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_end: Option<Box<FormerEnd>>,
     /// The folder of the statistics of this start, once it has ended; nothing where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<String>,
@@ -90,6 +97,17 @@ pub struct FormerStart {
     pub incarnation: u32,
     /// Key of the code archive that it ran.
     pub code: String,
+}
+
+/// How a start ended that has a result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FormerEnd {
+    /// How.
+    pub result: JobResult,
+    /// What was known of it then.
+    pub status: Status,
+    /// The folder of its statistics.
+    pub statistics: Option<String>,
 }
 
 /// The steps of a pipeline that was submitted.
@@ -334,6 +352,7 @@ impl JobRecord {
             submitted_us: now,
             started_us: now,
             code,
+            corrected: None,
             former_starts: Vec::new(),
             spec,
             recipe: None,
@@ -341,6 +360,7 @@ impl JobRecord {
             state: JobState::Queued,
             status: Status::default(),
             result: None,
+            former_end: None,
             statistics: None,
             kept: None,
             pipeline: None,
@@ -430,9 +450,32 @@ impl JobRecord {
         self.incarnation += 1;
         self.started_us = now_us();
         self.state = JobState::Queued;
-        self.result = None;
-        self.statistics = None;
+        let statistics = self.statistics.take();
+        if let Some(mut result) = self.result.take().filter(JobResult::has_result) {
+            result.findings.last_start = None;
+            self.former_end = Some(Box::new(FormerEnd { result, status: self.status.clone(), statistics }));
+        }
         self.traceparent = traces::current().map(|span| span.to_string());
+    }
+
+    /// Ends this start with `result`. Where that is none, and a former start had one, that stands, and says how this one ended.
+    pub(crate) fn end_with(&mut self, result: JobResult) {
+        match self.former_end.take() {
+            Some(former) if !result.has_result() => {
+                let FormerEnd { result: mut stands, status, statistics } = *former;
+                stands.findings.last_start = Some(LastStart {
+                    start: self.incarnation,
+                    state: result.state,
+                    reason: result.reason.unwrap_or_default(),
+                });
+                (self.state, self.status, self.statistics) = (stands.state, status, statistics);
+                self.result = Some(stands);
+            }
+            _ => {
+                self.state = result.state;
+                self.result = Some(result);
+            }
+        }
     }
 
     /// Writes the record, when storage has it as it was last read or written here; one that was never stored, when there is

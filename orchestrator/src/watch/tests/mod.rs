@@ -123,7 +123,7 @@ async fn who_slept_writes_nothing_over_the_record_of_the_successor() {
     let fixture = done().await;
     let (view, _seen) = tokio::sync::watch::channel(View::default());
     let me = (OWNER, lease(&fixture.job, OWNER).await.unwrap());
-    let mut sleeper = Watch::start(&fixture.job, me, fixture.record().await, "job-1", &view).unwrap();
+    let mut sleeper = Watch::start(&fixture.job, me, (fixture.record().await, None), "job-1", &view).unwrap();
     let by_successor = watched(&fixture).await.unwrap();
     has_its_rows(&fixture, &by_successor).await;
     let before = fixture.record().await;
@@ -132,7 +132,7 @@ async fn who_slept_writes_nothing_over_the_record_of_the_successor() {
     assert_eq!(stands, by_successor);
     assert_eq!(fixture.record().await, before);
 
-    let mut sleeper = Watch::start(&fixture.job, me, fixture.record().await, "job-1", &view).unwrap();
+    let mut sleeper = Watch::start(&fixture.job, me, (fixture.record().await, None), "job-1", &view).unwrap();
     let mut resumed = before;
     resumed.start_again();
     resumed.write(&*fixture.storage).await.unwrap();

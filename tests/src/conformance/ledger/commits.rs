@@ -25,7 +25,7 @@ pub(super) async fn commit_is_seen_at_once(ledger: &dyn Ledger) {
     assert_eq!(segments.len(), 1);
     assert_eq!((segments[0].key.as_str(), segments[0].size), ("seg/a", 123));
     assert!(segments[0].duplicates.is_empty());
-    let checkpoint = Checkpoint { scheduled: 3, items: 30, descriptors: 7, complete: true };
+    let checkpoint = Checkpoint { scheduled: 3, items: 30, descriptors: 7, complete: true, end: 0 };
     job.checkpoint(checkpoint, publishing(&*job).await).await.unwrap();
     assert!(job.progress().await.unwrap().is_complete());
 }
@@ -78,7 +78,7 @@ pub(super) async fn failed_outcome_wins_too(ledger: &dyn Ledger) {
 
 pub(super) async fn outcome_that_the_plan_does_not_have_never_counts(ledger: &dyn Ledger) {
     let job = fresh(ledger, "beyond").await;
-    let plan = Checkpoint { scheduled: 2, items: 20, descriptors: 7, complete: true };
+    let plan = Checkpoint { scheduled: 2, items: 20, descriptors: 7, complete: true, end: 0 };
     job.checkpoint(plan, publishing(&*job).await).await.unwrap();
     // Remembering the last one would take half a gigabyte.
     let beyond = u64::from(u32::MAX);
@@ -91,6 +91,15 @@ pub(super) async fn outcome_that_the_plan_does_not_have_never_counts(ledger: &dy
     assert_eq!(sorted(job.segments(0, 9).await.unwrap().remove(0).duplicates), [2, beyond]);
     assert_eq!(ended(&*job, 0..3).await.unwrap(), [false, true, false]);
     assert!(job.commit("b", 1, &[succeeded(0)]).await.unwrap().is_empty());
+    assert!(job.progress().await.unwrap().is_complete());
+
+    // One whose indexes are not dense.
+    let job = fresh(ledger, "gaps").await;
+    let plan = Checkpoint { scheduled: 2, items: 20, descriptors: 7, complete: false, end: 6 };
+    job.checkpoint(plan, publishing(&*job).await).await.unwrap();
+    assert_eq!(job.commit("a", 1, &[succeeded(5), succeeded(6)]).await.unwrap(), [6]);
+    job.checkpoint(Checkpoint { complete: true, ..plan }, publishing(&*job).await).await.unwrap();
+    assert_eq!(job.commit("b", 1, &[succeeded(9), succeeded(1)]).await.unwrap(), [9]);
     assert!(job.progress().await.unwrap().is_complete());
 }
 
@@ -114,7 +123,7 @@ pub(super) async fn counts_are_exact(ledger: &dyn Ledger) {
         |index| MiniBatchOutcome { index, succeeded: true, items: LARGE - 6, items_succeeded: LARGE - 7 };
     job.commit("a", LARGE, &[large(0)]).await.unwrap();
     assert_eq!(job.commit("b", 1, &[large(0), succeeded(1)]).await.unwrap(), [0]);
-    let checkpoint = Checkpoint { scheduled: LARGE, items: LARGE, descriptors: 7, complete: false };
+    let checkpoint = Checkpoint { scheduled: LARGE, items: LARGE, descriptors: 7, complete: false, end: 0 };
     job.checkpoint(checkpoint, publishing(&*job).await).await.unwrap();
     job.checkpoint(Checkpoint { scheduled: LARGE - 1, ..checkpoint }, publishing(&*job).await).await.unwrap();
     let progress = job.progress().await.unwrap();

@@ -99,7 +99,7 @@ pub(super) async fn released_lease_is_free_at_once(ledger: &dyn Ledger) {
 pub(super) async fn superseded_holder_changes_nothing(ledger: &dyn Ledger) {
     let minute = Duration::from_mins(1);
     let superseded = |error: LedgerError| assert_eq!(error.kind, LedgerErrorKind::Superseded, "{error}");
-    let done = Checkpoint { scheduled: 7, items: 7, descriptors: 0, complete: true };
+    let done = Checkpoint { scheduled: 7, items: 7, complete: true, ..Checkpoint::default() };
     let job = fresh(ledger, "superseded").await;
     superseded(job.set_state(JobState::Running, 1).await.unwrap_err());
     superseded(job.checkpoint(done, 1).await.unwrap_err());

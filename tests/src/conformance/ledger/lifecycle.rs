@@ -181,6 +181,7 @@ pub(super) async fn checkpoint_only_grows(ledger: &dyn Ledger) {
         items: scheduled * 10,
         descriptors: u64::MAX - scheduled,
         complete,
+        end: scheduled + 3,
     };
     for (note, expected) in [
         (at(5, false), at(5, false)),

@@ -14,8 +14,9 @@ end
 local CHUNK = 1000
 local indexes = cmsgpack.unpack(ARGV[7])
 local duplicates, duplicates_at = {}, {}
-local plan = redis.call('HMGET', job, 'scheduled', 'planned')
-local end_of_plan = tonumber(plan[2] or '0') == 1 and tonumber(plan[1]) or math.huge
+local plan = redis.call('HMGET', job, 'scheduled', 'planned', 'plan_end')
+local end_of_plan = tonumber(plan[3] or '0')
+if end_of_plan == 0 then end_of_plan = tonumber(plan[2] or '0') == 1 and tonumber(plan[1]) or math.huge end
 for first = 1, #indexes, CHUNK do
   local last = math.min(first + CHUNK - 1, #indexes)
   local set, n, set_at = {}, 0, {}

@@ -4,7 +4,7 @@
 local job, segments, statistics = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('EXISTS', job) == 0 then return false end
 local counts = redis.call('HMGET', job, 'scheduled', 'scheduled_items', 'planned', 'succeeded', 'failed', 'items',
-  'items_succeeded', 'descriptors')
+  'items_succeeded', 'descriptors', 'plan_end')
 for at, count in ipairs(counts) do counts[at] = count or '0' end
 local conclusion = redis.call('HMGET', job, 'conclusion', 'reason', 'concluded_us')
 local read = tonumber(redis.call('HGET', statistics, 'read_us') or '0')

@@ -1,0 +1,58 @@
+//! Inputs that were corrected since a job was last started: looked at before the next start touches anything.
+
+use anyhow::Context;
+use prs_common::ledger::{EmbeddedLedger, Ledger};
+use prs_common::private_folder::PrivateFolder;
+use prs_common::tree::remove_tree;
+use prs_orchestrator::JobContext;
+use prs_orchestrator::plan::correction::{Corrected, CorrectionError, Inputs, look};
+use prs_orchestrator::segments::carry::Carried;
+use prs_orchestrator::segments::recover::recover;
+
+use crate::caller::Caller;
+use crate::failure::Failure;
+
+/// Looks at the inputs of `job`, a start that is to be made, beside what former starts left; `carried` are outcomes that it takes
+/// over. Where inputs were corrected, its plan comes back. With `may_be_elsewhere` inputs that this host cannot read are left to
+/// the workers, who plan then.
+pub(crate) async fn check(
+    job: JobContext,
+    carried: Option<&Carried>,
+    may_be_elsewhere: bool,
+    caller: &dyn Caller,
+) -> Result<Option<Box<Corrected>>, Failure> {
+    // A ledger of its own: the real one knows nothing of this start yet.
+    let job = JobContext { ledger: EmbeddedLedger::default().job(&job.run), ..job };
+    PrivateFolder::make(&job.work).context("cannot make a folder for plain copies of inputs")?;
+    let looked = async {
+        job.ledger.create(job.try_limits()).await?;
+        let mut recovered = recover(&job).await?;
+        for (index, checksum) in carried.into_iter().flat_map(Carried::checksums) {
+            let at = index as usize;
+            recovered.known.resize(recovered.known.len().max(at + 1), 0);
+            recovered.known[at] = checksum;
+        }
+        anyhow::Ok(look(&job, &recovered.known, recovered.end).await)
+    };
+    let looked = looked.await.context("cannot read what is done already");
+    if let Err(error) = remove_tree(&job.work) {
+        caller.error(&error);
+    }
+    match looked.map_err(Failure::server)? {
+        Ok(Inputs::AsTheyWere) => Ok(None),
+        Ok(Inputs::Corrected(corrected)) => {
+            caller.note(&corrected.words());
+            Ok(Some(corrected))
+        }
+        Err(CorrectionError::Plan(error)) if may_be_elsewhere => {
+            caller.note(&format_args!("note: whether inputs changed shows where they are: {error}"));
+            Ok(None)
+        }
+        Err(CorrectionError::Storage(error)) => Err(Failure::server(error)),
+        Err(error @ CorrectionError::Plan(_)) => Err(Failure::wrong(error.to_string())),
+        Err(error @ CorrectionError::Changed(_)) => Err(Failure::wrong(format!(
+            "{error}; put these back as they were, and resume, or run all of the job anew: prs resubmit {}",
+            job.id
+        ))),
+    }
+}

@@ -1,0 +1,267 @@
+//! A later start of a job whose inputs are not what they were: found out before anything is touched.
+//!
+//! Inputs that failed may be corrected before a job goes on. Mini-batches that have rows keep them where what they were made of
+//! is as it was; all else is planned anew, behind them in number and in its place in the result. Where it is not, the job cannot go on: rows of
+//! old and new data would be mixed.
+
+mod changes;
+mod matching;
+mod recut;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::Bytes;
+use prs_common::job::InputSource;
+use prs_common::layout;
+use prs_common::message_pack;
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, StoreRef, Work, checksum};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
+use tokio_util::sync::CancellationToken;
+
+use self::matching::{Former, Matched, matched};
+use super::schedule::{KnownChecksums, plan_aside};
+use super::stored::{self, FormerPlans};
+use super::{Batch, PlanEnd, PlanError, PlanNotes};
+use crate::JobContext;
+use crate::job::corrected_plan::CorrectedPlan;
+use crate::job::count;
+use crate::job::reuse::listing;
+
+/// What became of the inputs of a job since its former starts.
+#[derive(Debug)]
+pub enum Inputs {
+    /// The mini-batches that have rows are those that the plan has.
+    AsTheyWere,
+    /// Others were corrected, so that the plan is another.
+    Corrected(Box<Corrected>),
+}
+
+/// A plan of corrected inputs.
+#[derive(Debug)]
+pub struct Corrected {
+    matched: Matched,
+    /// Mini-batches that keep their rows.
+    kept: u64,
+    /// What is known at the end of it.
+    found: PlanEnd,
+}
+
+/// Why a job cannot go on with its inputs as they are now.
+#[derive(Debug, thiserror::Error)]
+pub enum CorrectionError {
+    /// The inputs cannot be planned.
+    #[error("the inputs cannot be planned: {0}")]
+    Plan(#[from] PlanError),
+    /// The storage of the job fails.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Mini-batches have rows of data that is not there any more.
+    #[error("the inputs changed, and the job has rows of what they were: {0}")]
+    Changed(String),
+}
+
+/// Looks at the inputs of `job`, whose start this is to be. `known` are the checksums of the mini-batches that have rows, and no
+/// mini-batch of former starts has an index of `end` or more.
+///
+/// # Errors
+/// The inputs cannot be planned, the storage fails, or rows would be mixed.
+pub async fn look(
+    job: &JobContext,
+    known: &KnownChecksums,
+    end: MiniBatchIndex,
+) -> Result<Inputs, CorrectionError> {
+    let spec = &job.spec;
+    // What was listed when the job was submitted stays. A shuffle has its data in steps of its own.
+    let lists_anew = |source: &InputSource| matches!(source, InputSource::Paths(_) | InputSource::List(_));
+    if spec.shuffle.is_some()
+        || known.is_empty()
+        || !spec.inputs.iter().any(|input| lists_anew(&input.source))
+        || is_listed_the_same(job).await
+    {
+        return Ok(Inputs::AsTheyWere);
+    }
+    let Some(natural) = differs(job, known).await? else { return Ok(Inputs::AsTheyWere) };
+    let (natural, found) = natural;
+    let former = former(job, known, end, &natural).await?;
+    let kept = former.done.len() as u64;
+    let matched = {
+        let spec = spec.clone();
+        let work = move || {
+            let size = spec.mini_batch_size.amount();
+            let ends = ends(former.done.iter().chain(&former.open));
+            let cut = |like: &SliceRef<'_>, done: &[(MiniBatchIndex, SliceRef<'_>)]| {
+                recut::recut(like, done, (size, ends.get(like.origin).copied().unwrap_or_default()))
+            };
+            let matched = matched(&spec, &natural, &former, &cut);
+            let matched = matched.map_err(|changes| CorrectionError::Changed(changes.to_string()))?;
+            match copied(&matched.bodies, &former.done) {
+                Some(file) => Err(CorrectionError::Changed(format!(
+                    "other files changed, and {file}, of which a plain copy is made, has another place among them"
+                ))),
+                None => Ok(matched),
+            }
+        };
+        tokio::task::spawn_blocking(work).await
+    };
+    let matched = matched.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+    Ok(Inputs::Corrected(Box::new(Corrected { matched, kept, found })))
+}
+
+/// Whether the local files are, by name, size and time of change, those that the last start listed which planned to its end.
+async fn is_listed_the_same(job: &JobContext) -> bool {
+    if job.spec.inputs.iter().any(|input| matches!(input.source, InputSource::List(_))) {
+        return false;
+    }
+    let mut before = None;
+    for start in (1..job.incarnation).rev() {
+        if let Ok(note) = job.storage.get(&layout::listed(start)).await {
+            before = String::from_utf8(note.to_vec()).ok();
+            break;
+        }
+    }
+    let Some(before) = before else { return false };
+    let spec = job.spec.clone();
+    let now = tokio::task::spawn_blocking(move || listing::list(&spec, &|| false)).await;
+    matches!(now, Ok(Ok(Some(now))) if now == before)
+}
+
+/// The plan of the inputs as they are now, where mini-batches that have rows are not those of it; nothing where they are.
+async fn differs(
+    job: &JobContext,
+    known: &KnownChecksums,
+) -> Result<Option<(Vec<Bytes>, PlanEnd)>, CorrectionError> {
+    // Indexes of a plan that was corrected before are not those of any other.
+    if job.corrected.is_none() && !is_another(job, known).await? {
+        return Ok(None);
+    }
+    let mut natural = Vec::new();
+    let found = each(job, |batch| {
+        natural.extend(batch.bodies);
+        true
+    });
+    let found = found.await?;
+    Ok(Some((natural, found)))
+}
+
+async fn is_another(job: &JobContext, known: &KnownChecksums) -> Result<bool, CorrectionError> {
+    let (mut is_another, mut met, end) = (false, 0, known.len());
+    each(job, |batch| {
+        let known = known.iter().skip(batch.first as usize);
+        is_another |= known.zip(&batch.bodies).any(|(known, body)| *known != 0 && *known != checksum(body));
+        met = batch.first as usize + batch.bodies.len();
+        !is_another && met < end
+    })
+    .await?;
+    Ok(is_another || met < end)
+}
+
+/// Hands the batches of the plan of the inputs as they are now to `take`, until that says that nobody wants more.
+async fn each(job: &JobContext, mut take: impl FnMut(Batch) -> bool) -> Result<PlanEnd, CorrectionError> {
+    let natural = JobContext { corrected: None, ..job.clone() };
+    let stop = CancellationToken::new();
+    let _stops = stop.clone().drop_guard();
+    let (mut batches, planner) = plan_aside(&natural, &stop);
+    while let Some(batch) = batches.recv().await {
+        if !take(batch) {
+            stop.cancel();
+            break;
+        }
+    }
+    drop(batches);
+    match planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+        // All of it was corrected away; there may be rows of it.
+        Err(PlanError::NoRecords) => Ok(PlanEnd::default()),
+        ended => Ok(ended?),
+    }
+}
+
+/// What former starts noted of mini-batches, and of those with rows what is in their place now, where that is the same.
+async fn former(
+    job: &JobContext,
+    known: &KnownChecksums,
+    end: MiniBatchIndex,
+    natural: &[Bytes],
+) -> Result<Former, CorrectionError> {
+    let plans = FormerPlans::read(&job.storage, job.incarnation - 1).await?;
+    let mut former = Former { done: Vec::new(), open: Vec::new(), end };
+    let mut unknown = Vec::new();
+    for (index, known) in (0..).zip(known).filter(|(_, known)| **known != 0) {
+        let noted = plans.bodies.get(&index).into_iter().flatten();
+        let in_place = natural.get(index as usize).filter(|_| job.corrected.is_none());
+        match noted.chain(in_place).find(|body| checksum(body) == *known) {
+            Some(body) => former.done.push(body.clone()),
+            None => unknown.push(index),
+        }
+    }
+    if let Some(first) = unknown.first() {
+        return Err(CorrectionError::Changed(format!(
+            "{}, mini-batch {first} among them, were made of files that the job did not come to note",
+            count(unknown.len() as u64, "mini-batch")
+        )));
+    }
+    if let Some(order) = job.order().await? {
+        former.done.sort_by_cached_key(|body| {
+            MiniBatch::peek_index(body).ok().and_then(|index| order.position(index))
+        });
+    }
+    let is_done = |index: &MiniBatchIndex| known.get(*index as usize).is_some_and(|known| *known != 0);
+    for (index, bodies) in plans.bodies {
+        former.end = former.end.max(index + 1);
+        if !is_done(&index) {
+            former.open.extend(bodies.into_iter().next_back());
+        }
+    }
+    Ok(former)
+}
+
+/// A file whose mini-batches are to run and that is read as a plain copy in the scratch folder of a run, which only who makes the
+/// plan of the inputs has.
+fn copied(bodies: &[Bytes], done: &[Bytes]) -> Option<String> {
+    let done: HashSet<&Bytes> = done.iter().collect();
+    let open =
+        bodies.iter().filter(|body| !done.contains(body)).filter_map(|body| MiniBatch::decode(body).ok());
+    let is_copy = |slice: &&SliceRef<'_>| slice.store == StoreRef::Local && slice.key != slice.origin;
+    open.into_iter()
+        .find_map(|one| one.work.slices().iter().find(is_copy).map(|slice| slice.origin.to_owned()))
+}
+
+/// Where the slices of each file ended.
+fn ends<'a>(bodies: impl Iterator<Item = &'a Bytes>) -> BTreeMap<String, u64> {
+    let mut ends = BTreeMap::<String, u64>::new();
+    for body in bodies {
+        let Ok(MiniBatch { work: Work::Slice(slice), .. }) = MiniBatch::decode(body) else { continue };
+        let end = ends.entry(slice.origin.to_owned()).or_default();
+        *end = slice.end.max(*end);
+    }
+    ends
+}
+
+impl Corrected {
+    /// What was found, for a person.
+    pub fn words(&self) -> String {
+        let open = self.matched.bodies.len() as u64 - self.kept;
+        format!(
+            "inputs were corrected: {} keep their rows, {open} run, {} of them new",
+            count(self.kept, "mini-batch"),
+            self.matched.fresh
+        )
+    }
+
+    /// Stores it as the plan of the start `start` of the job in `storage`; the record names it afterwards.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub async fn store(&self, storage: &dyn Storage, start: u32) -> Result<CorrectedPlan, StorageError> {
+        let Matched { bodies, end, .. } = &self.matched;
+        if let Some(listed) = &self.found.listed {
+            storage.put(&layout::listed(start), listed.clone().into(), PutMode::Overwrite).await?;
+        }
+        if self.found.notes != PlanNotes::default() {
+            let notes = message_pack::encode(&self.found.notes);
+            storage.put(&layout::plan_notes(start), notes.into(), PutMode::Overwrite).await?;
+        }
+        stored::store(storage, start, bodies, *end).await
+    }
+}

@@ -1,0 +1,170 @@
+//! Descriptors of a plan in the job's storage, as they were published: a later start tells by them of which bytes the
+//! mini-batches were that have rows already.
+//!
+//! Every start notes its plan. What it has not noted when it is killed, the last second of it at most, is not known later.
+//! Where inputs were corrected between two starts, the plan is made once, by whoever resumes the job, and everyone who
+//! publishes or audits it reads it here.
+
+mod noted;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prs_common::checksum::crc32c;
+use prs_common::layout;
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
+use tokio::sync::mpsc;
+
+use super::{Batch, LARGEST_BATCH};
+use crate::job::corrected_plan::{CorrectedPlan, PlanOrder, damaged};
+
+pub(crate) use self::noted::NotedPlan;
+
+/// Bytes of descriptors in one object, before they are compressed.
+const PART: usize = 4 << 20;
+/// Compression that costs nearly nothing; descriptors of one plan are alike.
+const LEVEL: i32 = 1;
+
+/// Stores the plan of the start `start`, whose mini-batches have these descriptors, in input order.
+pub(super) async fn store(
+    storage: &dyn Storage,
+    start: u32,
+    bodies: &[Bytes],
+    end: MiniBatchIndex,
+) -> Result<CorrectedPlan, StorageError> {
+    let mut parts = 0;
+    for part in cut(bodies) {
+        put_part(storage, start, parts, part).await?;
+        parts += 1;
+    }
+    let order = PlanOrder::of(bodies, end).encode();
+    let checksum = crc32c(&order);
+    storage.put(&layout::plan_order(start), order.into(), PutMode::Overwrite).await?;
+    Ok(CorrectedPlan { start, parts, order: checksum })
+}
+
+/// Sends the descriptors of `plan`, in input order, piece by piece, until nobody wants more.
+pub(super) async fn send(
+    plan: CorrectedPlan,
+    storage: Arc<dyn Storage>,
+    pieces: mpsc::Sender<Batch>,
+) -> Result<(), StorageError> {
+    let mut first = 0;
+    for part in 0..plan.parts {
+        let bodies = get_part(&storage, plan.start, part).await?;
+        for bodies in bodies.chunks(LARGEST_BATCH) {
+            let mut batch = Batch { first, ..Batch::default() };
+            for body in bodies {
+                let read = MiniBatch::decode(body);
+                let read = read.map_err(|_| damaged(&*storage, layout::plan_order(plan.start)))?;
+                batch.items += read.items();
+                let added = fingerprint(read.index, checksum(body));
+                batch.descriptors = batch.descriptors.wrapping_add(added);
+                batch.indexes.push(read.index);
+                batch.bodies.push(body.clone());
+            }
+            first += bodies.len() as u64;
+            if pieces.send(batch).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What former starts noted of their plans: the descriptors of each mini-batch, the newest last.
+#[derive(Debug, Default)]
+pub(super) struct FormerPlans {
+    pub(super) bodies: BTreeMap<MiniBatchIndex, Vec<Bytes>>,
+}
+
+impl FormerPlans {
+    /// Reads those of the starts up to `last`. One that is damaged says nothing.
+    pub(super) async fn read(storage: &Arc<dyn Storage>, last: u32) -> Result<Self, StorageError> {
+        let mut found = Self::default();
+        for start in 1..=last {
+            for part in 0.. {
+                match get_part(storage, start, part).await {
+                    Ok(bodies) => bodies.into_iter().for_each(|body| found.add(body)),
+                    Err(error) if error.kind == StorageErrorKind::NotFound => break,
+                    Err(error) if error.kind == StorageErrorKind::Damaged => {
+                        tracing::warn!(%error, "what it says of a former start is not known");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, body: Bytes) {
+        let Ok(index) = MiniBatch::peek_index(&body) else { return };
+        let known = self.bodies.entry(index).or_default();
+        known.retain(|known| *known != body);
+        known.push(body);
+    }
+}
+
+/// The descriptors of one object each.
+fn cut(bodies: &[Bytes]) -> impl Iterator<Item = &[Bytes]> {
+    let mut rest = bodies;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let full = rest.iter().position(|body| {
+            bytes += body.len();
+            bytes >= PART
+        });
+        let (part, later) = rest.split_at(full.map_or(rest.len(), |at| at + 1));
+        rest = later;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// Layout of an object: the CRC32C of the rest; compressed, each descriptor behind its length, both as `u32`, little-endian.
+fn encode(bodies: &[Bytes]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bodies.iter().map(|body| body.len() + 4).sum());
+    for body in bodies {
+        plain.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        plain.extend_from_slice(body);
+    }
+    let packed = zstd::bulk::compress(&plain, LEVEL).expect("memory holds what it held before");
+    let mut object = crc32c(&packed).to_le_bytes().to_vec();
+    object.extend_from_slice(&packed);
+    object
+}
+
+fn decode(object: &[u8]) -> Option<Vec<Bytes>> {
+    let (sum, packed) = object.split_first_chunk()?;
+    if u32::from_le_bytes(*sum) != crc32c(packed) {
+        return None;
+    }
+    let mut plain = Bytes::from(zstd::decode_all(packed).ok()?);
+    let mut bodies = Vec::new();
+    while !plain.is_empty() {
+        let length = u32::from_le_bytes(*plain.first_chunk()?) as usize;
+        if plain.len() - 4 < length {
+            return None;
+        }
+        let _ = plain.split_to(4);
+        bodies.push(plain.split_to(length));
+    }
+    Some(bodies)
+}
+
+async fn put_part(
+    storage: &dyn Storage,
+    start: u32,
+    part: u32,
+    bodies: &[Bytes],
+) -> Result<(), StorageError> {
+    let object = encode(bodies);
+    storage.put(&layout::noted_plan(start, part), object.into(), PutMode::Overwrite).await.map(drop)
+}
+
+async fn get_part(storage: &Arc<dyn Storage>, start: u32, part: u32) -> Result<Vec<Bytes>, StorageError> {
+    let key = layout::noted_plan(start, part);
+    let object = storage.get(&key).await?;
+    decode(&object).ok_or_else(|| damaged(&**storage, key))
+}

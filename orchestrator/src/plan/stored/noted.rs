@@ -1,0 +1,71 @@
+//! The notes of a start on its plan, written while the plan is published.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prs_common::storage::Storage;
+use tokio::task::JoinSet;
+
+use super::{PART, put_part};
+
+/// How long a descriptor that is published may be without its note.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Notes what is published, beside the publishing. A note that cannot be written costs a later start no more than what it
+/// would have told.
+pub(crate) struct NotedPlan {
+    storage: Arc<dyn Storage>,
+    start: u32,
+    part: u32,
+    bodies: Vec<Bytes>,
+    bytes: usize,
+    written: Option<Instant>,
+    writing: JoinSet<()>,
+}
+
+impl NotedPlan {
+    /// The notes of the start `start` of the job in `storage`.
+    pub(crate) fn new(storage: &Arc<dyn Storage>, start: u32) -> Self {
+        Self {
+            storage: Arc::clone(storage),
+            start,
+            part: 0,
+            bodies: Vec::new(),
+            bytes: 0,
+            written: None,
+            writing: JoinSet::new(),
+        }
+    }
+
+    /// Takes in descriptors that are about to be published.
+    pub(crate) fn add(&mut self, bodies: &[Bytes]) {
+        self.bodies.extend_from_slice(bodies);
+        self.bytes += bodies.iter().map(Bytes::len).sum::<usize>();
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= LONGEST_WAIT);
+        if is_due || self.bytes >= PART {
+            self.write();
+        }
+    }
+
+    /// Writes what is left, and waits until all is written.
+    pub(crate) async fn finish(&mut self) {
+        self.write();
+        while self.writing.join_next().await.is_some() {}
+    }
+
+    fn write(&mut self) {
+        if self.bodies.is_empty() {
+            return;
+        }
+        let (storage, start, part) = (Arc::clone(&self.storage), self.start, self.part);
+        let bodies = std::mem::take(&mut self.bodies);
+        (self.bytes, self.written) = (0, Some(Instant::now()));
+        self.part += 1;
+        self.writing.spawn(async move {
+            if let Err(error) = put_part(&*storage, start, part, &bodies).await {
+                tracing::warn!(%error, "a later start of the job will not know all of this plan");
+            }
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! Inputs that are corrected before a job goes on (spec S11), and starts that fail after one that completed.
+
+use std::fmt::Write;
+use std::fs;
+
+use prs_tests::harness::Job;
+use serde_json::json;
+
+/// Fails on a record whose text is `bad`.
+const PICKY: &str = r#"
+def run(mini_batch):
+    if "bad" in list(mini_batch["text"].astype(str)):
+        raise ValueError("a bad record")
+    return [f"{n} {text}" for n, text in zip(mini_batch["n"], mini_batch["text"])]
+"#;
+
+/// A table of forty records, of which these have another text.
+fn table(other: &[(usize, &str)]) -> String {
+    let mut table = "n,text\n".to_owned();
+    for n in 0..40 {
+        let text = other.iter().find(|(at, _)| *at == n).map_or("\"as, it\nwas\"", |(_, text)| text);
+        writeln!(table, "{n},{text}").unwrap();
+    }
+    table
+}
+
+/// A job over a table, in slices of about four records.
+fn picky(table: &str) -> Job {
+    let job = Job::new(PICKY).with_tables(&[]).with("mini_batch_size", 64).with("run_max_try", 1);
+    job.data("t.csv", table);
+    job
+}
+
+/// The rows of a job that has never run on anything else.
+fn clean(table: &str) -> Vec<String> {
+    let job = picky(table);
+    job.completes();
+    job.run().rows()
+}
+
+#[test]
+fn a_table_is_cut_anew_around_what_has_rows() {
+    let job = picky(&table(&[(9, "bad"), (30, "bad")]));
+    let before = job.completes();
+    assert_eq!(before["mini_batches"]["failed"], 2);
+    // Longer, and a record more; the other one goes.
+    let corrected = table(&[(9, "much longer than it was\n77,added")]).replace("30,\"as, it\nwas\"\n", "");
+    job.data("t.csv", &corrected);
+    let ended = job.resume();
+    let printed = job.has_completed(&ended);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(job.run().rows(), clean(&corrected));
+    assert_eq!(printed["items"], json!({ "total": 40, "succeeded": 40, "failed": 0 }));
+    let (scheduled, kept) = (before["mini_batches"]["scheduled"].as_u64().unwrap(), &printed["starts"][0]);
+    assert_eq!(kept["mini_batches"], scheduled - 2);
+    let second = printed["starts"][1]["ranges"].as_array().unwrap();
+    assert!(
+        second.iter().all(|range| range[0].as_u64() >= Some(scheduled)),
+        "ids behind the last: {second:?}"
+    );
+    assert!(!job.run().path().join("output/failed_mini_batches.jsonl").exists());
+
+    // It has ended for good, and says so.
+    job.resume().expect_code(0);
+}
+
+#[test]
+fn a_corrected_job_is_corrected_once_more() {
+    let job = picky(&table(&[(9, "bad"), (30, "bad")]));
+    job.completes();
+    for corrected in [
+        table(&[(9, "a long text in place of it\n78,bad"), (30, "bad")]),
+        table(&[(9, "a long text in place of it\n78,good"), (30, "good")]),
+    ] {
+        job.data("t.csv", &corrected);
+        job.has_completed(&job.resume());
+    }
+    let corrected = fs::read_to_string(job.path("data/t.csv")).unwrap();
+    assert_eq!(job.run().rows(), clean(&corrected));
+}
+
+#[test]
+fn a_correction_that_changes_what_there_are_rows_of_touches_nothing() {
+    let job = picky(&table(&[(9, "bad")]));
+    let printed = job.completes();
+    let all = || -> Vec<_> {
+        let files = job.run().files("").into_iter();
+        files.map(|name| (job.run().bytes(&name), name)).collect()
+    };
+    let before = all();
+    // A column that is no number any more; records that had rows.
+    for (corrected, told) in [
+        (table(&[]).replace("39,", "x39,"), "t.csv has other columns now (n is str and was int64)"),
+        (table(&[(1, "other")]), "t.csv has other content there, and mini-batch 0 had it"),
+    ] {
+        job.data("t.csv", corrected);
+        let ended = job.resume();
+        ended.expect_code(2);
+        assert!(ended.stderr.contains(told) && ended.stderr.contains("prs resubmit"), "{}", ended.stderr);
+        assert!(before == all(), "nothing in the run folder has changed");
+    }
+    let run = job.run().path().display().to_string();
+    let result = job.command(&["result", &run, "-o", "json"]);
+    result.expect_code(0);
+    assert_eq!(result.json()["output"], printed["output"]);
+}
+
+#[test]
+fn a_start_that_fails_leaves_what_the_job_had_completed() {
+    let job = picky(&table(&[(9, "bad")]));
+    let printed = job.completes();
+    let rows = job.run().rows();
+    let failures = job.run().failed_mini_batches();
+    job.script("raise RuntimeError('broken')\n");
+    let run = job.run().path().display().to_string();
+    for start in [2, 3] {
+        // The check of the script would find this one.
+        job.script(&format!("import os\nif 'AZUREML_BI_OUTPUT_PATH' in os.environ: raise RuntimeError('broken {start}')\ndef run(mini_batch):\n    return mini_batch\n"));
+        let ended = job.command(&["resume", &run, "--code", "new", "-o", "json"]);
+        ended.expect_code(42);
+        assert!(ended.stderr.contains(&format!("start {start} failed")), "{}", ended.stderr);
+        let last = &ended.json()["last_start"];
+        assert_eq!((&last["start"], &last["state"]), (&json!(start), &json!("failed")));
+        assert!(last["reason"].as_str().unwrap().contains(&format!("broken {start}")), "{last}");
+        for name in ["state", "mini_batches", "items", "output", "complete", "seconds"] {
+            assert_eq!(ended.json()[name], printed[name], "{name}");
+        }
+        assert_eq!((job.run().rows(), job.run().failed_mini_batches()), (rows.clone(), failures.clone()));
+        job.command(&["result", &run]).expect_code(0);
+        assert!(
+            job.run().text("logs/job_result.txt").contains("last start    start"),
+            "{}",
+            job.run().text("logs/job_result.txt")
+        );
+    }
+    job.script(PICKY);
+    job.data("t.csv", table(&[(9, "good")]));
+    let ended = job.command(&["resume", &run, "--code", "new", "-o", "json"]);
+    job.has_completed(&ended);
+    assert_eq!(
+        (ended.json()["last_start"].clone(), job.run().rows()),
+        (json!(null), clean(&table(&[(9, "good")])))
+    );
+}
