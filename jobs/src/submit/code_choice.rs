@@ -38,9 +38,9 @@ pub enum CodeChoice {
     Old,
 }
 
-/// Asks which code runs the rest of a job: in which way code differs, and the `source_directory`; nothing where nobody
-/// answers.
-pub type AskCode<'a> = &'a (dyn Fn(&str, &Path) -> Result<Option<CodeChoice>, Failure> + Sync);
+/// Asks which code runs the rest of a job: in which way code differs, and the `source_directory`, for people; nothing
+/// without an answer.
+pub type AskCode<'a> = &'a (dyn Fn(&str, &str) -> Result<Option<CodeChoice>, Failure> + Sync);
 
 /// What the caller wants another start of a job to be.
 #[derive(Clone, Copy)]
@@ -74,10 +74,54 @@ pub(crate) struct NextStart {
     plan: Option<CorrectedPlan>,
 }
 
+/// Code in place of that of a job.
 #[derive(Debug)]
-struct NewCode {
-    key: String,
+pub(crate) struct NewCode {
+    pub(crate) key: String,
     archive: Bytes,
+}
+
+impl NewCode {
+    fn of(code: CodeArchive) -> Self {
+        Self { key: layout::code_archive(&code.checksum), archive: code.body.into() }
+    }
+
+    /// Its checksum, cut short.
+    pub(crate) fn name(&self) -> &str {
+        short(layout::checksum_of_code(&self.key))
+    }
+
+    /// Stores it, before anything names it.
+    pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
+        let put = storage.put(&self.key, self.archive.clone().into(), PutMode::Overwrite).await;
+        put.map(drop).context("cannot store the code")
+    }
+}
+
+/// Code of a job as its `source_directory` has it now, where it differs from that of the job.
+pub(crate) struct ChangedCode {
+    /// In which way, for people.
+    pub(crate) told: String,
+    now: CodeArchive,
+}
+
+impl ChangedCode {
+    /// Takes it for the job with these settings; code that cannot run is refused.
+    pub(crate) async fn take(
+        self,
+        spec: &JobSpec,
+        runs_on: RunsOn,
+        caller: &dyn Caller,
+    ) -> Result<NewCode, Failure> {
+        if !spec.is_built_in() {
+            check_script(spec)?;
+            if let Some(check) = ScriptCheck::start(spec, runs_on, false)? {
+                check.finish(caller).await?;
+            }
+            code_notes::check(spec, &self.now.files, caller)?;
+        }
+        Ok(NewCode::of(self.now))
+    }
 }
 
 impl NextStart {
@@ -93,9 +137,8 @@ impl NextStart {
 
     /// Stores code and plan of what follows `record`, before anything names them.
     pub(crate) async fn store(&mut self, record: &JobRecord, storage: &dyn Storage) -> anyhow::Result<()> {
-        if let Some(NewCode { key, archive }) = &self.code {
-            let put = storage.put(key, archive.clone().into(), PutMode::Overwrite).await;
-            put.context("cannot store the code")?;
+        if let Some(code) = &self.code {
+            code.store(storage).await?;
         }
         if let Some(corrected) = &self.corrected {
             let stored = corrected.store(storage, record.incarnation + 1).await;
@@ -128,7 +171,7 @@ pub(crate) async fn next_start(
     own: &[&Path],
 ) -> Result<NextStart, Failure> {
     let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-    let Changes { name, set, code, sent, ask, whereabouts, .. } = *changes;
+    let Changes { name, set, code, sent, whereabouts, .. } = *changes;
     let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
     let read = |names: &Names| adjust(&record.spec, name, set, &here, runs_on, names);
     let spec = Box::pin(registry::settings(whereabouts, read)).await?;
@@ -136,8 +179,26 @@ pub(crate) async fn next_start(
     if let Some(sent) = sent {
         return next_with(sent, same, runs_on, caller).await;
     }
-    if code == Some(CodeChoice::Old) || runs_nothing(record) || record.spec.has_no_code() {
+    let Some(new) = changed(record, storage, own, (code, caller)).await? else { return Ok(same) };
+    let told = new.told.clone();
+    if choose(changes, &told, &shown(&record.spec.source_directory))? == CodeChoice::Old {
         return Ok(same);
+    }
+    let code = new.take(&same.spec, runs_on, caller).await?;
+    caller.note(&format_args!("{told}; the rest runs with it as it is now ({})", code.name()));
+    Ok(NextStart { code: Some(code), ..same })
+}
+
+/// The code of the job of `record` as it is now, where it differs and the job may run it; what the caller says of code
+/// beforehand, and what hears of a folder that is gone. Else as [`next_start`].
+pub(crate) async fn changed(
+    record: &JobRecord,
+    storage: &dyn Storage,
+    own: &[&Path],
+    (code, caller): (Option<CodeChoice>, &dyn Caller),
+) -> Result<Option<ChangedCode>, Failure> {
+    if code == Some(CodeChoice::Old) || runs_nothing(record) || record.spec.has_no_code() {
+        return Ok(None);
     }
     let source = &record.spec.source_directory;
     if !source.is_dir() {
@@ -146,30 +207,24 @@ pub(crate) async fn next_start(
             return Err(Failure::wrong(format!("{gone}: --code old goes on with the code of the job")));
         }
         caller.note(&format_args!("note: {gone}; the code of the job runs"));
-        return Ok(same);
+        return Ok(None);
     }
     let now = pack(source)
         .map_err(|error| Failure::usage(error).and("--code old goes on with the code of the job"))?;
-    let Some(difference) = difference(record, storage, &now, own).await else { return Ok(same) };
+    let Some(difference) = difference(record, storage, &now, own).await else { return Ok(None) };
     let told = match made_with_it(record) {
         Some(made) => format!("{difference}; {made}"),
         None => difference,
     };
-    let choice = match code {
-        Some(choice) => choice,
-        None => ask(&told, source)?.ok_or_else(|| undecided(changes, &told, source))?,
-    };
-    if choice == CodeChoice::Old {
-        return Ok(same);
+    Ok(Some(ChangedCode { told, now }))
+}
+
+/// Which code runs the rest: the caller has said it, or is asked. `sources` are the folders with other code, for people.
+pub(crate) fn choose(changes: &Changes<'_>, told: &str, sources: &str) -> Result<CodeChoice, Failure> {
+    match changes.code {
+        Some(choice) => Ok(choice),
+        None => (changes.ask)(told, sources)?.ok_or_else(|| undecided(changes, told, sources)),
     }
-    check_script(&same.spec)?;
-    if let Some(check) = ScriptCheck::start(&same.spec, runs_on, false)? {
-        check.finish(caller).await?;
-    }
-    code_notes::check(&same.spec, &now.files, caller)?;
-    let key = layout::code_archive(&now.checksum);
-    caller.note(&format_args!("{told}; the rest runs with it as it is now ({})", short(&now.checksum)));
-    Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })
 }
 
 /// The next start with the code in the folder `sent`.
@@ -198,9 +253,9 @@ async fn next_with(
         // It is gone with the request.
         same.spec.source_directory = former;
     }
-    let key = layout::code_archive(&now.checksum);
-    caller.note(&format_args!("the rest runs with the code that came along ({})", short(&now.checksum)));
-    Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })
+    let code = NewCode::of(now);
+    caller.note(&format_args!("the rest runs with the code that came along ({})", code.name()));
+    Ok(NextStart { code: Some(code), ..same })
 }
 
 /// Whether every row is there already, so that no code runs: what is missing is the result alone.
@@ -293,14 +348,13 @@ fn made_with_it(record: &JobRecord) -> Option<String> {
         .then(|| format!("{} of {} mini-batches were made with that", counts.succeeded, counts.scheduled))
 }
 
-fn undecided(changes: &Changes<'_>, told: &str, source: &Path) -> Failure {
+fn undecided(changes: &Changes<'_>, told: &str, sources: &str) -> Failure {
     let mut command = format!("prs resume {}", changes.name);
     for (key, value) in changes.set {
         let _ = write!(command, " --set {key}={value}");
     }
     Failure::wrong(format!(
-        "{told}; say which code runs the rest:\n  {command} --code new   with {} as it is now\n  {command} --code old   with the code of the job",
-        shown(source)
+        "{told}; say which code runs the rest:\n  {command} --code new   with {sources} as it is now\n  {command} --code old   with the code of the job"
     ))
 }
 

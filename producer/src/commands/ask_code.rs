@@ -1,24 +1,21 @@
 //! Which code runs the rest of a job, asked at the terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
 
 use anyhow::Context;
-use prs_jobs::paths::shown;
 use prs_jobs::submit::code_choice::CodeChoice;
 
 use crate::failure::Failure;
 use crate::terminal::output;
 
 /// Asks the person at the terminal; nothing where there is none.
-pub(super) fn ask_code(told: &str, source: &Path) -> Result<Option<CodeChoice>, Failure> {
+pub(super) fn ask_code(told: &str, sources: &str) -> Result<Option<CodeChoice>, Failure> {
     let (stdin, mut stderr) = (io::stdin(), io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return Ok(None);
     }
     output::ask(format_args!(
-        "{told}\n  new  the rest runs with {} as it is now\n  old  the rest runs with the code of the job\n",
-        shown(source)
+        "{told}\n  new  the rest runs with {sources} as it is now\n  old  the rest runs with the code of the job\n"
     ));
     loop {
         let _ = write!(stderr, "which code? [new/old] ");

@@ -119,11 +119,9 @@ fn a_failed_step_stops_what_needs_it_and_resume_goes_on() {
     refused.expect_code(2);
     assert!(refused.stderr.contains("name the job of a step ("), "{}", refused.stderr);
     let first = job.run().text("output/all/t");
-    for option in [["--set", "mini_batch_size=1"], ["--code", "new"]] {
-        let refused = job.command(&["resume", "run", option[0], option[1]]);
-        refused.expect_code(2);
-        assert!(refused.stderr.contains("this is a pipeline: it goes on as it was"), "{}", refused.stderr);
-    }
+    let refused = job.command(&["resume", "run", "--set", "mini_batch_size=1"]);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("this is a pipeline: its settings are those"), "{}", refused.stderr);
 
     fs::write(&go, "").unwrap();
     let resumed = job.command(&["resume", "run", "-o", "json"]);
@@ -133,6 +131,62 @@ fn a_failed_step_stops_what_needs_it_and_resume_goes_on() {
         &[("bad", "completed"), ("first", "completed"), ("next", "completed"), ("other", "completed")],
     );
     assert_eq!(job.run().text("output/all/t"), first, "a completed step does not run again");
+}
+
+/// Two steps with the same code, the second of which fails.
+const SCRIPTED: &str = "jobs:\n  \
+    good: {command: 'sh run.sh good', code: code}\n  \
+    bad: {command: 'sh run.sh bad', code: code, depends_on: good}\n";
+
+/// The mended code of `SCRIPTED` runs the step that failed, once that is said. `name` is that of the pipeline, which ran once.
+#[track_caller]
+fn runs_mended_once_that_is_said(job: &Job, name: &str) {
+    job.code("run.sh", &format!("echo new >> {}\n", job.path("seen").display()));
+    let refused = job.command(&["resume", name]);
+    refused.expect_code(2);
+    for said in [
+        "step bad: code/run.sh differs from the code of the job; say which code runs the rest",
+        &format!("prs resume {name} --code new   with code as it is now"),
+    ] {
+        assert!(refused.stderr.contains(said), "{said:?} is not said:\n{}", refused.stderr);
+    }
+    let old = job.command(&["resume", name, "--code", "old", "-o", "json"]);
+    old.expect_code(42);
+    let new = job.command(&["resume", name, "--code", "new", "-o", "json"]);
+    new.expect_code(0);
+    let said = "step bad: code/run.sh differs from the code of the job; the rest runs with it as it is now";
+    assert!(new.stderr.contains(said), "{}", new.stderr);
+    has_states(&new.json(), &[("bad", "completed"), ("good", "completed")]);
+    let seen = fs::read_to_string(job.path("seen")).unwrap();
+    assert_eq!(seen, "good\nbad\nbad\nnew\n", "a completed step does not run again");
+}
+
+/// Writes the code of `SCRIPTED` as it fails.
+fn scripted(job: &Job) {
+    let seen = job.path("seen");
+    job.code("run.sh", &format!("echo $1 >> {}\ntest $1 != bad\n", seen.display()));
+}
+
+#[test]
+fn a_mended_script_of_a_step_runs_once_that_is_said() {
+    let job = commands(SCRIPTED);
+    scripted(&job);
+    submit(&job).expect_code(42);
+    runs_mended_once_that_is_said(&job, "run");
+}
+
+#[test]
+fn a_mended_script_of_a_step_runs_on_a_fleet_once_that_is_said() {
+    let fleet = Fleet::apart();
+    let job = marked(&fleet, SCRIPTED);
+    scripted(&job);
+    let mut worker = fleet.worker(&job, &[]);
+    let ended = job.command(&["submit", "pipeline.yml", "-o", "json"]);
+    ended.expect_code(42);
+    let id = ended.json()["job_id"].as_str().unwrap().to_owned();
+    runs_mended_once_that_is_said(&job, &id);
+    worker.signal(Signal::TERM);
+    worker.wait();
 }
 
 /// What the steps of a pipeline write, in the order in which they run, and a step with its id in the path of its output.

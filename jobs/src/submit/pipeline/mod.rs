@@ -6,6 +6,7 @@
 //! | `embedded` | in this process, one step after the other |
 //! | `fleet` | on a fleet: handing it in, waiting for it, ending it |
 //! | `grouped` | a new job whose rows are put together in steps, in this process: its inputs, and former output |
+//! | `new_code` | which code runs the steps of a pipeline that goes on |
 //! | `next_start` | other settings and code for a job whose rows are put together in steps |
 //! | `run` | a pipeline that runs anew, or goes on: what becomes of it |
 //! | `places` | outputs of steps that have places of their own |
@@ -14,6 +15,7 @@ pub mod code;
 pub mod embedded;
 pub(crate) mod fleet;
 pub(crate) mod grouped;
+mod new_code;
 pub(crate) mod next_start;
 pub(crate) mod places;
 pub(crate) mod run;

@@ -16,9 +16,10 @@ use prs_worker::connect_fleet;
 
 use super::code::StepCodes;
 use super::embedded::{self, PipelineRun};
-use super::{NewPipeline, fleet, grouped, next_start, places};
+use super::{NewPipeline, fleet, grouped, new_code, next_start, places};
 use crate::caller::Caller;
 use crate::failure::Failure;
+use crate::homes::run_folder::STEPS;
 use crate::homes::{self, run_folder};
 use crate::interrupts::Interrupts;
 use crate::paths::shown;
@@ -110,16 +111,17 @@ pub(crate) async fn resume_on(
     detach: bool,
 ) -> Result<Ended, Failure> {
     let caller = &*changes.whereabouts.caller;
-    if record.main_step().is_none() {
+    let has_main = record.main_step().is_some();
+    if !has_main {
         check(changes)?;
-    } else if record.result.is_some() {
+    }
+    if record.result.is_none() {
+        check_unended(&record, changes)?;
+    } else if has_main {
         let main = output_job(fleet, &record);
         next_start::change(changes, &mut record, &*main, &[], false).await?;
-    } else if !changes.set.is_empty() || changes.code.is_some() || changes.sent.is_some() {
-        return Err(Failure::wrong(format!(
-            "job {0} has not ended, so it goes on as it is: cancel it first (prs cancel {0}), or leave out --set and --code",
-            record.job_id
-        )));
+    } else {
+        new_code::change(changes, &mut record, &|id| fleet.job_storage(id), &[]).await?;
     }
     output_place::check(&record.spec, &*output_job(fleet, &record)).await?;
     let target = match record.spec.output.as_deref().filter(|_| !detach) {
@@ -257,6 +259,9 @@ pub(crate) async fn resume_here(
         next_start::change(changes, &mut record, &*main, &[&folder], true).await?;
     } else {
         check(changes)?;
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(&folder));
+        let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
+        new_code::change(changes, &mut record, &steps, &[&folder]).await?;
     }
     check_steps(record.pipeline.as_deref(), &folder)?;
     let mut interrupts = caller.interrupts()?;
@@ -288,14 +293,25 @@ pub fn note_all_settings(spec: &JobSpec, pipeline: &Pipeline, caller: &dyn Calle
     note_settings(&all, caller);
 }
 
-/// What cannot be said of a pipeline that goes on.
+/// Refuses changes of a pipeline that are for a job alone.
 fn check(changes: &Changes<'_>) -> Result<(), Failure> {
-    let option = match (changes.set.is_empty(), changes.code, changes.sent) {
-        (false, ..) => "--set",
-        (true, Some(CodeChoice::New), _) | (true, _, Some(_)) => "new code",
-        (true, ..) => return Ok(()),
+    let option = match (changes.set.is_empty(), changes.sent) {
+        (false, _) => "--set",
+        (true, Some(_)) => "code that comes along",
+        (true, None) => return Ok(()),
     };
     Err(Failure::wrong(format!(
-        "{option} is for a job, and this is a pipeline: it goes on as it was submitted; change the file and submit that"
+        "{option} is for a job, and this is a pipeline: its settings are those that it was submitted with; change the file and submit that"
+    )))
+}
+
+/// Refuses changes of a job that has not ended.
+fn check_unended(record: &JobRecord, changes: &Changes<'_>) -> Result<(), Failure> {
+    if changes.set.is_empty() && changes.code != Some(CodeChoice::New) && changes.sent.is_none() {
+        return Ok(());
+    }
+    Err(Failure::wrong(format!(
+        "job {0} has not ended, so it goes on as it is: cancel it first (prs cancel {0}), or leave out --set and --code",
+        record.job_id
     )))
 }
