@@ -259,6 +259,15 @@ def test_data_that_cannot_be_read_is_told_with_its_row_groups(start, path):
     assert message == f"{path}: {expected}"
 
 
+def test_a_date_that_python_has_not_is_told_with_its_column(start, tmp_path):
+    path = tmp_path / "t.parquet"
+    dates = pa.array([1, 2**31 - 2], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"id": [1, 2], "day": dates}), path)
+    category, message = fails(start, row_groups(path, (0, 1)))
+    assert category == "DataError"
+    assert message.startswith(f"{path}: column 'day': year 5881580 is out of range"), message
+
+
 def test_pages_are_held_to_their_checksums(start, tmp_path):
     path = tmp_path / "t.parquet"
     table = pa.table({"id": range(1000)})

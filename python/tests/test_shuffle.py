@@ -160,6 +160,35 @@ def test_what_is_no_key_is_told():
         list(shuffle_split.split(frame, slice_of(frame, True), ["x"], 1))
 
 
+def test_a_key_of_several_columns_is_told():
+    frame = pd.DataFrame([[1, 2, 3]], columns=["k", "k", "number"])
+    raw = slice_of(frame.set_axis(["k", "j", "number"], axis=1), False)
+    with pytest.raises(Exception, match="/in/a: partition_keys names 'k', and several columns have"):
+        list(shuffle_split.split(frame, raw, ["k"], 1))
+
+
+def test_a_time_that_python_has_not_is_told_with_its_column():
+    far = pyarrow.array([253402300800 * 3], pyarrow.timestamp("s", "UTC"))
+    frame = pyarrow.table({"k": far, "number": [0]}).to_pandas()
+    raw = slice_of(frame[["number"]], False)
+    with pytest.raises(Exception, match="/in/a: column 'k' of partition_keys holds a Timestamp that is"):
+        list(shuffle_split.split(frame, raw, ["k"], 1))
+
+
+@pytest.mark.parametrize(("at", "damage"), [(0, b"\xff"), (8, b"\0"), (None, b"\0\0\0\0")])
+def test_a_damaged_part_is_told_by_its_name(tmp_path, at, damage):
+    frame = pd.DataFrame({"k": ["a", "a"], "number": [0, 1]})
+    [(_, head, rows)] = shuffle_split.split(frame, slice_of(frame, False), ["k"], 1)
+    encoded = json.dumps({"slice": 0, **head}).encode()
+    written = bytearray(len(encoded).to_bytes(8, "little") + encoded + bytes(rows))
+    at = 8 + len(encoded) if at is None else at
+    written[at : at + len(damage)] = damage
+    path = tmp_path / "0.part"
+    path.write_bytes(written)
+    with pytest.raises(Exception, match=f"{path} is damaged, which has rows of the input"):
+        shuffle_group.Part(str(path)).table()
+
+
 def test_categories_are_those_of_the_group():
     frame = pd.DataFrame({"c": pd.Categorical(["b", None, "a"], categories=["b", "a"], ordered=True)})
     table = shuffle_split.plain(pyarrow.Table.from_pandas(frame)).slice(1)

@@ -58,9 +58,32 @@ def _to_pandas() -> Callable[[Any], Any]:
     """How `pandas.read_parquet` makes a DataFrame of a table: older ones leave it all to pyarrow."""
     try:
         from pandas.io._util import arrow_table_to_pandas
+
+        made = arrow_table_to_pandas
     except ImportError:
-        return lambda table: table.to_pandas()
-    return arrow_table_to_pandas
+        made = pyarrow.Table.to_pandas
+
+    def frame(table: Any) -> Any:
+        try:
+            return made(table)
+        except _UNHELD as error:
+            raise _of_column(table, made) or error from None
+
+    return frame
+
+
+# What pandas raises for a value that it cannot hold: a date that Python does not have.
+_UNHELD = (ValueError, OverflowError, NotImplementedError)
+
+
+def _of_column(table: Any, made: Callable[[Any], Any]) -> ValueError | None:
+    """What is wrong with the first column that no DataFrame holds; nothing where each can be held alone."""
+    for position, name in enumerate(table.column_names):
+        try:
+            made(table.select([position]).replace_schema_metadata(None))
+        except _UNHELD as error:
+            return ValueError(f"column {name!r}: {error}")
+    return None
 
 
 def _described_range(schema: Any) -> dict[str, Any] | None:

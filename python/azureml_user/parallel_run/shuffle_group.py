@@ -25,6 +25,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from azureml_user.parallel_run.errors import ScriptError
+
 # Bytes of groups that are put together in memory.
 _HELD = 96 << 20
 # Files that a piece names.
@@ -39,16 +41,37 @@ class Part:
     def __init__(self, path: str) -> None:
         self._path = path
         with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
-            self.head = json.loads(file.read(length))
-            self._rows_at = file.tell()
-            self.size = os.fstat(file.fileno()).st_size - self._rows_at
+            self._rows_at = 8 + length
+            self.size = size - self._rows_at
+            try:
+                self.head = json.loads(file.read(min(length, size)))
+            except ValueError as error:
+                raise self._damaged(error) from None
 
     def rows(self) -> bytes:
         """The rows of all groups."""
         with open(self._path, "rb") as file:
             file.seek(self._rows_at)
             return file.read()
+
+    def table(self) -> Any:
+        """The rows of all groups, as a table."""
+        import pyarrow
+
+        rows = self.rows()
+        try:
+            with pyarrow.ipc.open_stream(rows) as reader:
+                return reader.read_all()
+        except (ValueError, OSError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> ScriptError:
+        return ScriptError(
+            "DataError",
+            f"{self._path} is damaged, which has rows of the input ({error}): submit the job anew",
+        )
 
 
 class Piece:
@@ -227,7 +250,7 @@ class Bucket:
                 places[part, at] = lengths.get(reader, 0)
                 lengths[reader] = places[part, at] + count
             rows = _rows_of(wanted[part])
-            taken.setdefault(reader, []).append(self._table(part).take(pyarrow.array(rows)))
+            taken.setdefault(reader, []).append(self.parts[part].table().take(pyarrow.array(rows)))
         tables = {}
         for reader, parts in taken.items():
             own = [piece for piece in pieces if piece.reader == reader]
@@ -245,7 +268,7 @@ class Bucket:
         piece.start = file.tell()
         writer = None
         for part, at, count in piece.sources:
-            table = self._table(part)
+            table = self.parts[part].table()
             if writer is None:
                 writer = pyarrow.ipc.new_stream(file, table.schema)
             for batch in _compact(table.slice(at, count)).to_batches():
@@ -253,12 +276,6 @@ class Bucket:
         if writer is not None:
             writer.close()
         piece.size = file.tell() - piece.start
-
-    def _table(self, part: int) -> Any:
-        import pyarrow
-
-        with pyarrow.ipc.open_stream(self.parts[part].rows()) as reader:
-            return reader.read_all()
 
     def _write_groups(self, path: str, rows_path: str) -> None:
         import prs_process

@@ -60,6 +60,17 @@ def _told_apart(key: str, column: Any) -> Any:
 
 def encoded(column: str, value: Any) -> tuple[str, str]:
     """A key as it is shown, and as it is compared: text of JSON."""
+    try:
+        return _encoded(column, value)
+    except (OverflowError, NotImplementedError) as error:
+        # pandas has times that Python has not.
+        raise NoKey(
+            f"column {column!r} of partition_keys holds a {type(value).__name__} that is out of range "
+            f"({error}): leave such rows out with a filter, or give a column of text"
+        ) from None
+
+
+def _encoded(column: str, value: Any) -> tuple[str, str]:
     import pandas
 
     if value is None or value is pandas.NaT or value is pandas.NA:

@@ -105,6 +105,13 @@ def split(frame: Any, raw: Slice, keys: list[str], buckets: int) -> Any:
             f"{raw.origin}: partition_keys names {', '.join(map(repr, absent))}, and the columns are "
             f"{there}: name some of these",
         )
+    twice = next((key for key in keys if (frame.columns == key).sum() > 1), None)
+    if twice is not None:
+        raise ScriptError(
+            "KeyError",
+            f"{raw.origin}: partition_keys names {twice!r}, and several columns have this name: give them "
+            "names of their own",
+        )
     seen = [str(name) for name in frame.columns[:_NAMES]] if absent else []
     for key in absent:
         # A record of JSON lines may lack any name.
