@@ -155,6 +155,11 @@ def test_large_frames_come_in_batches(returned):
             "column 'a' of the DataFrame that run() returned cannot be written as Parquet: Parquet has no "
             "decimal128(3, -2)",
         ),
+        (
+            pd.DataFrame({"a": pd.Series([{}], dtype=pd.ArrowDtype(pa.struct([])))}),
+            "column 'a' of the DataFrame that run() returned cannot be written as Parquet: Parquet has no "
+            "struct without fields",
+        ),
     ],
 )
 def test_what_parquet_cannot_have_fails_the_mini_batch(returned, result, problem):

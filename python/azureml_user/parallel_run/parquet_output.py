@@ -64,8 +64,10 @@ class ParquetOutput:
             return b"", None
         pyarrow = self._pyarrow
         arrow = self._arrow(table)
-        for field in arrow.schema:
-            problem = self._problem(field.type)
+        for position, field in enumerate(arrow.schema):
+            # Dicts without keys may have some in other mini-batches; a type of pyarrow is what it is.
+            is_declared = hasattr(table.dtypes.iloc[position], "pyarrow_dtype")
+            problem = self._problem(field.type, is_declared)
             if problem is not None:
                 raise ValueError(
                     f"column {field.name!r} of the DataFrame that run() returned cannot be written as "
@@ -115,8 +117,9 @@ class ParquetOutput:
                 f"the DataFrame that run() returned cannot be written as Parquet: {error}"
             ) from None
 
-    def _problem(self, kind: Any) -> str | None:
-        """Why a type of Arrow's is none of Parquet's; nothing where it is."""
+    def _problem(self, kind: Any, is_declared: bool) -> str | None:
+        """Why a type of Arrow's, which the script chose where it `is_declared`, is none of Parquet's; nothing
+        where it is."""
         types = self._pyarrow.types
         for name in ("union", "run_end_encoded", "interval", "list_view", "large_list_view"):
             is_kind = getattr(types, f"is_{name}", None)
@@ -125,11 +128,13 @@ class ParquetOutput:
         if types.is_decimal(kind) and not 0 <= kind.scale <= kind.precision:
             return f"Parquet has no {kind}: its digits behind the point are fewer than none, or more than all"
         if types.is_dictionary(kind):
-            return self._problem(kind.value_type)
+            return self._problem(kind.value_type, is_declared)
         if isinstance(kind, self._pyarrow.BaseExtensionType):
-            return self._problem(kind.storage_type)
+            return self._problem(kind.storage_type, is_declared)
         if types.is_nested(kind):
-            inner = (self._problem(kind.field(at).type) for at in range(kind.num_fields))
+            if is_declared and types.is_struct(kind) and kind.num_fields == 0:
+                return "Parquet has no struct without fields"
+            inner = (self._problem(kind.field(at).type, is_declared) for at in range(kind.num_fields))
             return next((problem for problem in inner if problem is not None), None)
         return None
 
