@@ -45,6 +45,9 @@ end_reasons! {
     /// No header fits all rows.
     ColumnsDiffer { first: u64, columns: String, later: u64, others: String } =
         "output_format: mini-batch {first} returned the columns {columns} and mini-batch {later} {others}, so no header fits both: return the same columns in the same order from every run(), as with result[NAMES] or result.reindex(columns=NAMES), and submit the job anew",
+    /// The code of another start returned other columns.
+    StartsDiffer { start: u32, columns: String, later: u64, others: String } =
+        "output_format: start {start} of the job returned the columns {columns}, and its code now {others} (mini-batch {later}), so no header fits both: return the columns of start {start}, and resume the job with --code new, which keeps what that brought; or resubmit the job, which runs all of it anew",
     /// No column of a Parquet file holds all values.
     TypesDiffer { column: String, first: u64, kind: String, later: u64, other: String } =
         "output_format: column {column} is of type {kind} in mini-batch {first} and of type {other} in mini-batch {later}, and no column of a Parquet file holds both: return the same type from every run(), as with result[NAME] = result[NAME].astype(TYPE), and submit the job anew",

@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bytes::Bytes;
 use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
-use prs_common::job::{JobSpec, Names, RunsOn, adjust, script_below};
+use prs_common::end_reason::EndReason;
+use prs_common::job::{JobSpec, Names, OutputFormat, RunsOn, adjust, script_below};
 use prs_common::layout;
+use prs_common::ledger::JobState;
 use prs_common::storage::{PutMode, Storage, StorageExt};
-use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::corrected_plan::CorrectedPlan;
 use prs_orchestrator::job::reuse;
 use prs_orchestrator::plan::correction::Corrected;
 use prs_orchestrator::report::starts::short;
+use prs_orchestrator::{JobRecord, JobResult};
 
 use crate::caller::Caller;
 use crate::failure::Failure;
@@ -261,7 +263,17 @@ async fn next_with(
 /// Whether every row is there already, so that no code runs: what is missing is the result alone.
 fn runs_nothing(record: &JobRecord) -> bool {
     let progress = &record.status.progress;
-    progress.is_complete() && progress.failed == 0 && progress.items_failed() == 0
+    let is_whole = progress.is_complete() && progress.failed == 0 && progress.items_failed() == 0;
+    is_whole && !may_have_foreign_rows(record)
+}
+
+/// Whether the result was not made and rows may have other columns than those of former starts, so that they do not count.
+fn may_have_foreign_rows(record: &JobRecord) -> bool {
+    let has_header = record.spec.output_format.is_some_and(OutputFormat::has_header);
+    let has_failed = |result: &JobResult| {
+        result.state == JobState::Failed && !result.reason.as_deref().is_some_and(EndReason::is_not_delivered)
+    };
+    has_header && !record.former_starts.is_empty() && record.result.as_ref().is_some_and(has_failed)
 }
 
 /// Which code a new job of a former one's runs, in a line for people.

@@ -207,8 +207,9 @@ pub(crate) fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobCo
     }
 }
 
-/// Runs the one node. There is no other to go on with the job when it ends before the job does.
+/// Runs the one node. There is no other to go on with the job when it ends before the job does, and was not told to.
 async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
+    let stop = end.stop.clone();
     let reason = match tokio::spawn(run_node(job.clone(), node, end)).await {
         Ok(Ok(_)) => EndReason::NodeLeft,
         Ok(Err(error)) => EndReason::NodeFailed { error: error.to_string() },
@@ -217,7 +218,10 @@ async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
     let nodes = job.ledger.nodes().await.unwrap_or_default();
     let said_why = nodes.iter().any(|node| node.report.gave_up || node.report.fatal.is_some());
     let state = job.ledger.state().await;
-    if !said_why && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running)) {
+    if !said_why
+        && !stop.is_cancelled()
+        && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running))
+    {
         abort(&job, &reason).await;
     }
 }

@@ -148,10 +148,10 @@ mod tests {
         growth.grow(&fixture.job, &*catalog(&fixture).await).await.unwrap();
         fixture.succeed([3]).await;
         let mut catalog = catalog(&fixture).await;
-        catalog.headers.add(3, "a b\n".to_owned(), true);
+        catalog.headers.add(1, 3, "a b\n".to_owned(), true);
         growth.grow(&fixture.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().form(), &Form::Text(None), "2 may bring another one");
-        catalog.headers.add(1, "a b\n".to_owned(), true);
+        catalog.headers.add(1, 1, "a b\n".to_owned(), true);
         growth.grow(&fixture.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().form(), &Form::Text(Some("a b\n".to_owned())));
         gives(&mut growth, &fixture, &catalog, "a b\n", &[0, 1]).await;

@@ -59,7 +59,8 @@ pub(crate) struct Prefix {
 /// Everything the finalizer needs to know of the committed segments.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    incarnation: u32,
+    /// The present start of the job.
+    pub(crate) incarnation: u32,
     /// Keys, by position.
     pub(crate) segments: Vec<Arc<str>>,
     /// Which start of the job wrote each of them.
@@ -300,7 +301,10 @@ impl Catalog {
             match &mut self.schemas {
                 Some(schemas) if record.returned > 0 => schemas.add(at as u64, header),
                 Some(_) => {}
-                None => self.headers.add(at as u64, header, record.returned > 0),
+                None => {
+                    let start = self.written_by[segment as usize];
+                    self.headers.add(start, at as u64, header, record.returned > 0);
+                }
             }
         }
     }

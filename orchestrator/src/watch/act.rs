@@ -6,7 +6,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, JobState};
 
 use super::duties::{Action, Straggler};
-use super::ending::columns_differ_for_good;
+use super::ending::{columns_differ_for_good, of_foreign_columns};
 use super::observe::Snapshot;
 use super::{Decision, Watch, WatchError};
 use crate::job::membership;
@@ -51,8 +51,14 @@ impl Watch<'_> {
             Action::Follow => {
                 self.follow(seen.progress.segments).await?;
                 let catalog = self.catalog.as_deref();
-                self.memory.columns_differ =
-                    catalog.and_then(|catalog| columns_differ_for_good(&job.spec, catalog));
+                // Which columns the first start returned is known when all of it is.
+                if let Some(catalog) = catalog.filter(|_| self.memory.followed >= seen.progress.segments) {
+                    let foreign = of_foreign_columns(&job.spec, catalog);
+                    if !foreign.is_empty() {
+                        return Err(WatchError::Damaged(foreign));
+                    }
+                    self.memory.columns_differ = columns_differ_for_good(&job.spec, catalog);
+                }
                 self.memory.usual = catalog.and_then(|catalog| usual(&catalog.durations));
             }
             Action::Grow => self.grow().await,

@@ -8,7 +8,7 @@ use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::job::shuffle::ShuffleStage;
-use prs_common::job::{JobSpec, OutputAction};
+use prs_common::job::{JobSpec, OutputAction, OutputFormat};
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, JobProgress, JobState};
 use prs_common::message_pack;
@@ -26,6 +26,8 @@ use crate::publish;
 use crate::result::check::find_damaged;
 use crate::result::{FinalizeError, Growth, finalize};
 use crate::segments::catalog::Catalog;
+use crate::segments::damage::Damaged;
+use crate::segments::headers::Headers;
 use crate::segments::{audit, damage, failed_mini_batches, starts};
 
 /// How long a bucket that is away is waited for, once a job has a result to deliver.
@@ -103,6 +105,10 @@ impl Watch<'_> {
             }
         }
         let spec = &self.job.spec;
+        let foreign = of_foreign_columns(spec, catalog);
+        if !foreign.is_empty() {
+            return Err(WatchError::Damaged(foreign));
+        }
         if let Some(reason) =
             returned_nothing(spec.output_action, catalog, progress).or_else(|| columns_differ(spec, catalog))
         {
@@ -308,12 +314,10 @@ fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &JobProgr
 }
 
 /// Why a job that asks for a header, or for a file with columns, fails because none fits all its rows.
-pub(super) fn columns_differ(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
+fn columns_differ(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
     let reason = match &catalog.schemas {
         Some(schemas) => schemas.differ(),
-        None => {
-            spec.output_format.filter(|format| format.has_header()).and_then(|_| catalog.headers.differ())
-        }
+        None => headers(spec, catalog).and_then(Headers::differ),
     };
     reason.map(|reason| named(reason, catalog))
 }
@@ -325,6 +329,9 @@ fn named(reason: EndReason, catalog: &Catalog) -> EndReason {
         EndReason::ColumnsDiffer { first, columns, later, others } => {
             EndReason::ColumnsDiffer { first: index(first), columns, later: index(later), others }
         }
+        EndReason::StartsDiffer { start, columns, later, others } => {
+            EndReason::StartsDiffer { start, columns, later: index(later), others }
+        }
         EndReason::TypesDiffer { column, first, kind, later, other } => {
             EndReason::TypesDiffer { column, first: index(first), kind, later: index(later), other }
         }
@@ -333,6 +340,26 @@ fn named(reason: EndReason, catalog: &Catalog) -> EndReason {
         }
         other => other,
     }
+}
+
+/// The headers that were returned, where the result has one.
+fn headers<'a>(spec: &JobSpec, catalog: &'a Catalog) -> Option<&'a Headers> {
+    let is_asked = spec.output_format.is_some_and(OutputFormat::has_header) && catalog.schemas.is_none();
+    is_asked.then_some(&catalog.headers)
+}
+
+/// Segments of former starts of the job that returned other columns than the first one did: code that was mended since
+/// runs their mini-batches again.
+pub(super) fn of_foreign_columns(spec: &JobSpec, catalog: &Catalog) -> Vec<Damaged> {
+    let present = catalog.incarnation;
+    let foreign = headers(spec, catalog).map(|headers| headers.foreign_starts(present)).unwrap_or_default();
+    let written = catalog.segments.iter().zip(&catalog.written_by);
+    let of_them = written.filter(|(_, start)| foreign.contains(start));
+    let damaged = of_them.map(|(key, start)| Damaged {
+        segment: key.to_string(),
+        reason: format!("start {start} returned other columns than the first"),
+    });
+    damaged.collect()
 }
 
 /// The same while mini-batches run, where no outcome that is still to come changes it.

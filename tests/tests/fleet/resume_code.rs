@@ -271,3 +271,48 @@ fn the_workers_of_a_fleet_run_the_code_that_is_chosen() {
     assert_eq!(resubmitted.json()["output"]["rows"], 12);
     worker.signal(rustix::process::Signal::TERM);
 }
+
+/// Returns DataFrames with the columns `COLUMNS`; mini-batches 1 and 4 fail where `FAILS` is true.
+const TABLES: &str = r#"
+import os
+import pandas
+from marks import mark
+
+def run(mini_batch, context):
+    index = context.minibatch_index
+    mark("ran", index)
+    if FAILS and index in (1, 4):
+        raise ValueError("cannot parse")
+    return pandas.DataFrame([[os.path.basename(path)] * len(COLUMNS) for path in mini_batch], columns=COLUMNS)
+"#;
+
+fn tables(fails: &str, columns: &str) -> String {
+    format!("FAILS, COLUMNS = {fails}, {columns}\n{TABLES}")
+}
+
+#[test]
+fn new_code_with_other_columns_ends_the_job_and_leaves_what_was_there() {
+    let job = Job::new(&tables("True", "['a', 'b']"))
+        .with_files(12)
+        .with("run_max_try", 1)
+        .with("process_count_per_node", 1)
+        .with("output_format", "csv");
+    job.submit();
+    job.script(&tables("False", "['a', 'b', 'c']"));
+    for _ in 0..2 {
+        // What the start before returned does not count, so the same is told again.
+        let refused = resume(&job, &["--code", "new"]);
+        refused.expect_code(42);
+        let reason = refused.json()["reason"].as_str().unwrap().to_owned();
+        let said = "output_format: start 1 of the job returned the columns \"a,b\", and its code now \"a,b,c\" (mini-batch ";
+        assert!(reason.starts_with(said) && reason.contains("resubmit the job"), "{reason}");
+        job.script(&(tables("False", "['a', 'b', 'c']") + "\n# again\n"));
+    }
+    job.script(&tables("False", "['a', 'b']"));
+    job.has_completed(&resume(&job, &["--code", "new"]));
+    let names = (0..12).map(|number| format!("{number:04}.txt,{number:04}.txt"));
+    let expected: Vec<_> = std::iter::once("a,b".to_owned()).chain(names).collect();
+    assert_eq!(job.run().rows(), expected);
+    let of_others = |index: &&String| !["1", "4"].contains(&index.as_str());
+    assert_eq!(job.marks("ran").iter().filter(of_others).count(), 4, "what was there did not run again");
+}
