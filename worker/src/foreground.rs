@@ -243,7 +243,7 @@ async fn converse(
         };
         match event.kind {
             EventKind::Said(message, rows) => answer((message, rows), &mut tried, process, local),
-            EventKind::StackWritten => {}
+            EventKind::StackWritten | EventKind::Violated(_) => {}
             EventKind::Exited { returncode, .. } => break returncode,
         }
         if local.is_none() && tried.init_seconds.is_some() {

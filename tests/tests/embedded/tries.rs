@@ -279,3 +279,33 @@ def run(mini_batch):
     let size = std::fs::metadata(job.path("data/001.csv")).unwrap().len();
     assert_eq!((&item["start"], &item["end"]), (&json!("id,name,value\n".len()), &json!(size)));
 }
+
+#[test]
+fn a_socket_that_a_script_covers_or_fills_is_a_broken_process_by_that_reason() {
+    let sockets = "for s in [int(name) for name in os.listdir('/proc/self/fd')]:\n            \
+                   if os.path.exists(f'/proc/self/fd/{s}') and 'socket' in os.readlink(f'/proc/self/fd/{s}'): ";
+    for (does, said) in [
+        (
+            "os.dup2(os.open('/dev/null', os.O_RDWR), s)",
+            "after the end of a mini-batch its outcome has not come",
+        ),
+        ("os.write(s, bytes([0, 0, 0, 1]))", "after the end of a mini-batch its outcome has not come"),
+        ("os.write(s, b'\\xff' * 64)", "it sent what prs does not understand (a frame of "),
+    ] {
+        let job = job_with(&format!("time.sleep(0.1); {sockets}{does}").replace("; for", "\n        for"))
+            .with("run_invocation_timeout", 2)
+            .with("process_count_per_node", 1)
+            .with("run_max_try", 1);
+        let printed = job.completes();
+        assert_eq!(counts(&printed), one_failed().each_ref(), "{does}");
+        let failed = job.run().failed_mini_batches();
+        assert_eq!(failed[0]["mini_batch_id"], "mb-0000000001", "{does}");
+        let error = &failed[0]["tries"][0];
+        let message = error["message"].as_str().unwrap();
+        assert_eq!(error["category"], "ProcessDied");
+        assert!(
+            message.contains("because its socket to prs is broken") && message.contains(said),
+            "{message}"
+        );
+    }
+}

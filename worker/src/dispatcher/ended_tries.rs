@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use super::slot::{Kill, Running};
 use crate::commit::outcome::{Ended, Outcome, Ready, Tried, planned_items};
 use crate::process::seen_errors::{note_try, try_name};
-use crate::process::silent_death;
 use crate::process::stack::Stack;
+use crate::process::{broken_socket, silent_death};
 
 /// Class of the error that fewer elements came back than there were items.
 const RETURNED_TOO_FEW: &str = "ReturnedTooFew";
@@ -103,8 +103,9 @@ impl EndedTries<'_> {
             }
             killed => {
                 let during = "while it ran this mini-batch";
-                let error = match killed {
-                    Some(Kill::Memory(largest)) => largest.explain(wire::Stage::Run, during),
+                let error = match (killed, &running.broken) {
+                    (Some(Kill::Memory(largest)), _) => largest.explain(wire::Stage::Run, during),
+                    (_, Some(why)) => broken_socket(wire::Stage::Run, why, during),
                     _ => silent_death(wire::Stage::Run, death.returncode, during),
                 };
                 (TryStatus::ProcessDied, error)

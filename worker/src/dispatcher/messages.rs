@@ -11,7 +11,7 @@ use prs_common::wire::{self, FromProcess, PROTOCOL_VERSION};
 use super::Dispatcher;
 use crate::dispatcher::batch_size::Cost;
 use crate::dispatcher::ended_tries::EndedTries;
-use crate::dispatcher::slot::{Kill, Stage};
+use crate::dispatcher::slot::Stage;
 use crate::process::{Event, EventKind};
 
 impl Dispatcher<'_> {
@@ -23,6 +23,11 @@ impl Dispatcher<'_> {
         }
         match event.kind {
             EventKind::Said(message, rows) => self.hear(position, message, rows),
+            EventKind::Violated(violation) => {
+                if let Some(running) = &mut self.slots[position].running {
+                    running.break_off(format!("it sent what prs does not understand ({violation})"));
+                }
+            }
             EventKind::StackWritten => self.hangs(position),
             EventKind::Exited { returncode, left_behind } => self.exited(position, returncode, left_behind),
         }
@@ -39,7 +44,7 @@ impl Dispatcher<'_> {
                     self.with.main_log.line(format_args!(
                         "{name} speaks protocol {protocol}, this program {PROTOCOL_VERSION}: the extension is of another version"
                     ));
-                    running.kill(Kill::ProtocolViolation);
+                    running.break_off(format!("it speaks protocol {protocol}"));
                 }
             }
             FromProcess::Ready { seconds, run, concurrency } => {
@@ -92,7 +97,7 @@ impl Dispatcher<'_> {
                     "{} answered for a mini-batch it does not have; it is killed",
                     running.who.name
                 ));
-                running.kill(Kill::ProtocolViolation);
+                running.break_off("it answered for a mini-batch that it does not have");
                 return;
             };
             self.with.backlog.add(outcome.rows as usize);

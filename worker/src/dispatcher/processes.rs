@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
@@ -21,7 +21,12 @@ use crate::process::launch::{CODE, OUTPUTS, STAGING, process_name};
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
 use crate::process::stack::{self, Stack};
-use crate::process::{Process, silent_death};
+use crate::process::{Process, broken_socket, silent_death};
+
+/// How a process ends that kills itself, because its socket has an end.
+const KILLED: i32 = -9;
+/// After so long in which its outcome did not come, that is why.
+const LATE: Duration = Duration::from_secs(1);
 
 impl Dispatcher<'_> {
     /// Starts a process in every empty slot.
@@ -98,6 +103,7 @@ impl Dispatcher<'_> {
             present_since: None,
             cost: None,
             killed: None,
+            broken: None,
             worked: false,
             failures_before: 0,
             init_failed: false,
@@ -123,11 +129,23 @@ impl Dispatcher<'_> {
         let started = running.process.page.claim().started;
         let (phase, long) = running.phase();
         let items = running.process.page.items();
+        if running.killed.is_none() && returncode == KILLED && running.owes_outcome(LATE) {
+            // It ends itself where what is in the place of its socket has an end.
+            running.killed = Some(Kill::ProtocolViolation);
+            running.broken = Some(no_outcome(long));
+        }
+        // Outcomes come in order: of those that a broken socket kept from coming, the first broke it.
+        let blamed = match (running.killed, running.in_hand.front()) {
+            (Some(Kill::ProtocolViolation), Some((first, _))) if !running.is_concurrent() => {
+                started.min(*first)
+            }
+            _ => started,
+        };
         for (seq, ready) in std::mem::take(&mut running.in_hand).into_iter().rev() {
-            if seq == started && running.killed == Some(Kill::Superseded) {
+            if seq == blamed && running.killed == Some(Kill::Superseded) {
                 // What is not acknowledged is delivered again, and found done.
                 let _ = ready.delivery.ack();
-            } else if seq == started && running.killed != Some(Kill::Stop) {
+            } else if seq == blamed && running.killed != Some(Kill::Stop) {
                 running.worked = true;
                 let stack = self.stack_of(&running, returncode);
                 let death = Death { returncode, phase, long, items, stack };
@@ -144,7 +162,7 @@ impl Dispatcher<'_> {
             Some(Kill::Memory(largest)) => Some(largest),
             _ => None,
         };
-        let was_told_to = running.killed.is_some() && too_large.is_none();
+        let was_told_to = running.killed.is_some() && too_large.is_none() && running.broken.is_none();
         let during = match running.stage {
             _ if running.init_failed || was_told_to || self.ending.is_some() => None,
             Stage::Starting => Some("while it imported the script or ran init()"),
@@ -155,9 +173,10 @@ impl Dispatcher<'_> {
             Stage::Ready | Stage::Ending => None,
         };
         if let Some(during) = during {
-            let mut error = match too_large {
-                Some(largest) => largest.explain(wire::Stage::Init, during),
-                None => silent_death(wire::Stage::Init, returncode, during),
+            let mut error = match (too_large, &running.broken) {
+                (Some(largest), _) => largest.explain(wire::Stage::Init, during),
+                (None, Some(why)) => broken_socket(wire::Stage::Init, why, during),
+                (None, None) => silent_death(wire::Stage::Init, returncode, during),
             };
             let stack = self.stack_of(&running, returncode);
             (error.traceback, error.frame) = (stack.text, stack.frame.map(Box::new));
@@ -214,6 +233,11 @@ impl Dispatcher<'_> {
     pub(super) fn present_stack(&self, running: &Running) -> Stack {
         stack::when_asked(&stack::file(&running.folder), &self.launch.folder.join(CODE))
     }
+}
+
+/// How it shows that outcomes do not come, the last of which is `late`.
+pub(super) fn no_outcome(late: Duration) -> String {
+    format!("{} s after the end of a mini-batch its outcome has not come", late.as_secs())
 }
 
 /// Why another process is started in the place of one that has ended.

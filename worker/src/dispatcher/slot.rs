@@ -132,6 +132,8 @@ pub(crate) struct Running {
     /// What a mini-batch costs.
     pub(crate) cost: Option<Cost>,
     pub(crate) killed: Option<Kill>,
+    /// How it shows that its socket is broken.
+    pub(crate) broken: Option<String>,
     /// Whether it has begun any mini-batch.
     pub(crate) worked: bool,
     /// Failures in a row when it became ready.
@@ -224,12 +226,31 @@ impl Running {
         (phase, long.saturating_sub(stopped_since(since)))
     }
 
+    /// Whether it has ended a mini-batch, waits for others, and the outcome has not come for so long. An outcome is sent before
+    /// a process waits.
+    pub(crate) fn owes_outcome(&self, limit: Duration) -> bool {
+        let started = self.process.page.claim().started;
+        let (phase, long) = self.phase();
+        !self.is_concurrent()
+            && phase == Phase::Idle
+            && long > limit
+            && self.in_hand.front().is_some_and(|(seq, _)| *seq <= started)
+    }
+
+    /// Kills it for a socket that is of no use any more.
+    pub(crate) fn break_off(&mut self, why: impl Into<String>) {
+        if self.killed.is_none() {
+            self.broken = Some(why.into());
+        }
+        self.kill(Kill::ProtocolViolation);
+    }
+
     /// Kills it, once.
     pub(crate) fn kill(&mut self, why: Kill) {
         if self.killed.is_none() {
             self.killed = Some(why);
-            // Who is too large already while it starts has failed to.
-            if !(self.is_starting() && matches!(why, Kill::Memory(_))) {
+            // One that is too large already while it starts, or breaks its socket, has failed to.
+            if !(self.is_starting() && matches!(why, Kill::Memory(_) | Kill::ProtocolViolation)) {
                 self.stage = Stage::Ending;
             }
             match why {

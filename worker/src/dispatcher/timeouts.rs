@@ -8,10 +8,13 @@ use prs_common::stops::passed_since;
 
 use super::Dispatcher;
 use super::ending::Ending;
+use super::processes::no_outcome;
 use crate::dispatcher::slot::{Kill, Running, running, running_mut};
 
 /// A process is stuck with its mini-batch this long before others are taken from it.
 const STUCK: Duration = Duration::from_millis(10);
+/// How long an outcome may take to come, whatever the limit of `run()` is.
+const LEAST_OUTCOME_LIMIT: Duration = Duration::from_secs(5);
 /// How long a process may take to exit after `shutdown()` has returned.
 const EXIT_GRACE: Duration = Duration::from_secs(3);
 
@@ -36,6 +39,11 @@ impl Dispatcher<'_> {
         let run_limit = Duration::from_secs(spec.run_invocation_timeout);
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);
         self.look_at_concurrent(run_limit, load_limit);
+        let outcome_limit = run_limit.max(LEAST_OUTCOME_LIMIT);
+        for running in running_mut(&mut self.slots).filter(|one| one.owes_outcome(outcome_limit)) {
+            let why = no_outcome(running.phase().1);
+            running.break_off(why);
+        }
         for running in running_mut(&mut self.slots).filter(|one| !one.is_concurrent()) {
             let started = running.process.page.claim().started;
             let kill = match running.phase() {

@@ -16,24 +16,18 @@ impl FrameReader {
         Self { socket, frames: Frames::default() }
     }
 
-    /// The next message, and the rows that it tells of; `None` at the end of the stream, or when it makes no sense.
-    /// Cancel safe.
-    pub(crate) async fn next(&mut self) -> Option<(FromProcess, Bytes)> {
+    /// The next message, and the rows that it tells of; `None` at the end of the stream. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<(FromProcess, Bytes)>, ProtocolViolation> {
         loop {
-            match self.read() {
-                Ok(None) => {}
-                Ok(said) => return said,
-                Err(error) => {
-                    tracing::error!(%error, "a process sent what cannot be understood; it is killed");
-                    return None;
-                }
+            if let Some(said) = self.read()? {
+                return Ok(Some(said));
             }
             match self.socket.read_buf(self.frames.buffer()).await {
-                Ok(0) => return None,
+                Ok(0) => return Ok(None),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::debug!(%error, "the socket of a process failed");
-                    return None;
+                    return Ok(None);
                 }
             }
         }
@@ -65,10 +59,10 @@ mod tests {
             }
             process.write_all(&[9, 0, 0, 0, 0, 0, 0, 0, 1]).await.unwrap();
         });
-        let (ready, _) = reader.next().await.unwrap();
+        let (ready, _) = reader.next().await.unwrap().unwrap();
         assert_eq!(ready, FromProcess::Ready { seconds: 1.5, run: None, concurrency: Some(16) });
-        assert_eq!(reader.next().await.unwrap().0, FromProcess::Notice("x".repeat(100_000)));
-        assert!(reader.next().await.is_none(), "the last frame is torn");
+        assert_eq!(reader.next().await.unwrap().unwrap().0, FromProcess::Notice("x".repeat(100_000)));
+        assert!(reader.next().await.unwrap().is_none(), "the last frame is torn");
         writing.await.unwrap();
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::process_page::ProcessPage;
-use prs_common::wire::{ErrorInfo, FromProcess, Stage, ToProcess, encode};
+use prs_common::wire::{ErrorInfo, FromProcess, ProtocolViolation, Stage, ToProcess, encode};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::{Notify, mpsc};
@@ -52,6 +52,8 @@ pub(crate) struct Event {
 pub(crate) enum EventKind {
     /// It said something, and these are the rows that it tells of.
     Said(FromProcess, Bytes),
+    /// It sent bytes that are no message, and is killed.
+    Violated(ProtocolViolation),
     /// It has ended, and nothing of it is left.
     Exited {
         /// As Python's `subprocess` says it: the exit code, or minus the signal.
@@ -192,7 +194,7 @@ impl Supervisor {
             tokio::task::spawn_blocking(move || family.kill()).await.unwrap_or(0)
         };
         let rest = async {
-            while let Some((message, rows)) = reader.next().await {
+            while let Ok(Some((message, rows))) = reader.next().await {
                 self.report(EventKind::Said(message, rows)).await;
             }
         };
@@ -212,17 +214,21 @@ impl Supervisor {
         loop {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
-                message = reader.next(), if reading => {
-                    if let Some((message, rows)) = message {
+                message = reader.next(), if reading => match message {
+                    Ok(Some((message, rows))) => {
                         if !self.report(EventKind::Said(message, rows)).await {
                             self.kill.cancel();
                         }
-                    } else {
+                    }
+                    refused => {
                         // It closed its socket, or broke the protocol: it is of no use any more.
                         reading = false;
+                        if let Err(violation) = refused {
+                            self.report(EventKind::Violated(violation)).await;
+                        }
                         self.kill.cancel();
                     }
-                }
+                },
                 () = self.ask.notified(), if !killed => {
                     stack::ask(self.pid, &self.stack).await;
                     self.report(EventKind::StackWritten).await;
@@ -255,6 +261,15 @@ impl Supervisor {
 fn returncode(status: Option<ExitStatus>) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| -signal))).unwrap_or(-1)
+}
+
+/// The error of a process whose socket is broken; `why` says how that shows.
+pub(crate) fn broken_socket(stage: Stage, why: &str, during: &str) -> ErrorInfo {
+    let message = format!(
+        "the process was killed {during}, because its socket to prs is broken: {why}; the script, or what it uses, closes, \
+         replaces or writes to a descriptor that it did not open: have it leave those alone"
+    );
+    ErrorInfo::new(stage, "ProcessDied", message)
 }
 
 /// The error of a process that ended without a word.
