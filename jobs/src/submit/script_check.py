@@ -66,5 +66,7 @@ def check(path):
         print("no run")
 
 
-resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+_, most = resource.getrlimit(resource.RLIMIT_AS)
+if most == resource.RLIM_INFINITY or most > MEMORY:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 check(sys.argv[1])

@@ -169,6 +169,15 @@ def run(mini_batch):
 }
 
 #[test]
+fn a_limit_on_addresses_is_told_as_what_it_is() {
+    let script = "def run(mini_batch):\n    return [str(len(bytearray(8 << 30))) for _ in mini_batch]\n";
+    let job = Job::new(script).with_files(4).with("run_max_try", 1);
+    let (_, stderr) = expect(&shell(&job, "ulimit -v 1500000; exec $submit -o json"), 42);
+    let said = "MemoryError without a message (ulimit -v gives each process 1464 MiB of addresses here";
+    assert!(stderr.contains(said), "{stderr}");
+}
+
+#[test]
 fn a_worker_whose_files_may_not_grow_tells_the_job() {
     let fleet = Fleet::shared();
     let job = fleet.job(Job::new(ECHO)).with("compute_target", "limited").with_files(4);

@@ -12,6 +12,7 @@ use super::Dispatcher;
 use crate::dispatcher::batch_size::Cost;
 use crate::dispatcher::ended_tries::EndedTries;
 use crate::dispatcher::slot::Stage;
+use crate::process::address_space::name_limit;
 use crate::process::{Event, EventKind};
 
 impl Dispatcher<'_> {
@@ -65,6 +66,7 @@ impl Dispatcher<'_> {
             }
             FromProcess::InitFailed { mut error, is_permanent } => {
                 running.sources.name(&mut error);
+                name_limit(&mut error);
                 self.not_ready(position, &error, is_permanent);
             }
             FromProcess::Outcomes(outcomes) => self.finished(position, outcomes, rows),
@@ -103,6 +105,7 @@ impl Dispatcher<'_> {
             self.with.backlog.add(outcome.rows as usize);
             if let Some(error) = &mut outcome.error {
                 running.sources.name(error);
+                name_limit(error);
             }
             let rows = rows.split_to(outcome.rows as usize);
             let outcome = ended.reported(running, ready, outcome, rows);

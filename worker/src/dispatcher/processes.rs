@@ -21,7 +21,7 @@ use crate::process::launch::{CODE, OUTPUTS, STAGING, process_name};
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
 use crate::process::stack::{self, Stack};
-use crate::process::{Process, broken_socket, silent_death};
+use crate::process::{Process, address_space, broken_socket, silent_death};
 
 /// How a process ends that kills itself, because its socket has an end.
 const KILLED: i32 = -9;
@@ -65,6 +65,7 @@ impl Dispatcher<'_> {
         let (process, (opened, staging)) = match started {
             Ok(started) => started,
             Err(error) => {
+                let error = format!("{error}{}", address_space::hint());
                 self.with.main_log.line(format_args!("{name} could not be started: {error}"));
                 self.count_failure(position, wire::Stage::Import, &error);
                 return;

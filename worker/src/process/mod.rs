@@ -3,6 +3,7 @@
 //! The death of a process is data: its supervisor reports every frame it had written and then how it ended,
 //! always in this order, and by then nothing that it started is left.
 
+pub(crate) mod address_space;
 mod frames;
 pub(crate) mod import_failure;
 pub(crate) mod launch;
@@ -279,7 +280,9 @@ pub(crate) fn silent_death(stage: Stage, returncode: i32, during: &str) -> Error
         code if code < 0 => format!("was killed by signal {} (returncode {code})", -code),
         code => format!("ended by itself (returncode {code})"),
     };
-    ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}"))
+    let mut error = ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}"));
+    address_space::name_limit(&mut error);
+    error
 }
 
 #[cfg(test)]
