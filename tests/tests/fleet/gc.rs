@@ -257,3 +257,19 @@ fn a_job_that_is_removed_meanwhile_names_nothing_and_a_failure_says_what_went() 
     }
     assert_eq!((uploaded(&fleet), fleet.stored(&over).keys().len()), (3, 0));
 }
+
+#[test]
+fn what_the_ledger_has_of_a_removed_job_goes_with_it() {
+    let fleet = Fleet::apart();
+    let job = fleet.job(Job::new(ECHO).with_files(2).with("keep", "12h"));
+    let _worker = fleet.worker(&job, &[]);
+    let id = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    expire(&fleet, &id);
+    // As a worker leaves them that is killed while it tidies up.
+    for key in ["job", "leases"] {
+        fleet.redis_cli(&["hset", &format!("prs:{{{id}}}:{key}"), "state", "completed"]);
+    }
+    fleet.redis_cli(&["rpush", &format!("prs:{{{id}}}:segments"), "segment"]);
+    assert_eq!(gc(&job, &["--yes"])["jobs"][0]["job_id"], json!(id));
+    assert_eq!(fleet.redis_cli(&["--scan", "--pattern", &format!("prs:{{{id}*")]).trim(), "");
+}

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::job::pipeline::step_id;
 use prs_common::layout;
-use prs_common::ledger::{JobLedger, LedgerErrorKind};
+use prs_common::ledger::{JobLedger, LedgerError, LedgerErrorKind};
 use prs_common::storage::{Storage, StorageError, is_valid_key};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::gc::removal::remove_job;
@@ -49,15 +49,26 @@ impl FleetHome {
 }
 
 impl FleetHome {
-    /// Notes in the index of jobs that the job is removed; where that fails, who keeps the index finds it gone.
-    async fn leave_index(&self) {
-        let left = match self.reader.ledger(&*self.caller).await {
-            Ok(Some(ledger)) => ledger.forget_job(&self.job_id).await.map_err(|error| error.to_string()),
-            Ok(None) => Err("Redis does not answer".to_owned()),
-            Err(failure) => Err(failure.to_string()),
+    /// Removes what the ledger has of the job up to its start `last`, and notes in the index of jobs that it is removed. Where that
+    /// fails, its keys expire, and the keeper of the index finds the job gone.
+    async fn leave_ledger(&self, last: Option<u32>) {
+        let ledger = match self.reader.ledger(&*self.caller).await {
+            Ok(Some(ledger)) => ledger,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::debug!(job = self.job_id, %error, "lists show the removed job a little longer");
+                return;
+            }
         };
-        if let Err(error) = left {
-            tracing::debug!(job = self.job_id, error, "lists show the removed job a little longer");
+        let left = async {
+            ledger.forget_job(&self.job_id).await?;
+            for start in 1..=last.unwrap_or(1) {
+                ledger.job(&run_name(&self.job_id, start)).remove().await?;
+            }
+            Ok::<_, LedgerError>(())
+        };
+        if let Err(error) = left.await {
+            tracing::debug!(job = self.job_id, %error, "the ledger has the removed job a little longer");
         }
     }
 }
@@ -230,7 +241,7 @@ impl JobHome for FleetHome {
         }
         let removed = remove_job(&**self.reader.storage(), &self.job_id, start, keeps_output).await;
         if let Ok(true) = removed {
-            self.leave_index().await;
+            self.leave_ledger(start).await;
         }
         removed.map_err(|error| match error {
             JobRecordError::Storage(error) => Failure::server(
