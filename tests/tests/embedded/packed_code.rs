@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 
 use prs_tests::harness::Job;
+use rustix::process::Signal;
 
 /// Gives the files beside the script.
 const LISTS: &str = r#"
@@ -70,6 +71,22 @@ fn a_job_that_goes_on_compares_what_is_packed() {
     differs.expect_code(2);
     let said = "code/notes/b.txt (new) differs from the code of the job";
     assert!(differs.stderr.contains(said), "{}", differs.stderr);
+}
+
+#[test]
+fn a_job_that_is_interrupted_while_its_code_is_unpacked_leaves_no_folder() {
+    let job = Job::new("def run(mini_batch):\n    return mini_batch\n").with_files(2);
+    fs::create_dir(job.path("code/lib")).unwrap();
+    for number in 0..12_000 {
+        job.code(&format!("lib/{number}.py"), "");
+    }
+    let mut submit = job.start_submit(&[]);
+    let work = job.run().path().join("work");
+    submit.wait_until("the first files of the code", || work.join("node-0/code/lib").exists());
+    submit.signal(Signal::INT);
+    let ended = submit.wait();
+    ended.expect_code(130);
+    assert!(!ended.stderr.contains("left behind") && !work.exists(), "{}", ended.stderr);
 }
 
 #[test]

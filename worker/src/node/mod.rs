@@ -94,12 +94,14 @@ pub async fn run_node(
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
+    let writing = TaskTracker::new();
     let preparing = Preparing {
         job: &job,
         settings: &settings,
         node_id,
         service: &service,
         folder: &folder,
+        writing: &writing,
         main_log: &main_log,
         report_tx: &report_tx,
     };
@@ -153,6 +155,9 @@ pub async fn run_node(
     if let Err(panic) = beating.await {
         tracing::error!(%panic, "the heartbeat broke; the node will be missed");
     }
+    // A node that ends while its code is unpacked would remove the folder under the files that still come.
+    writing.close();
+    writing.wait().await;
     // The job does not wait for the files of the inputs to go.
     if let Err(error) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
         tracing::error!(%error, "a folder of the job is left behind");

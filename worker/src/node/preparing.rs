@@ -17,6 +17,7 @@ use prs_common::storage::StorageExt;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use crate::host::blocking::blocking;
 use crate::host::environment::{MadeEnvironment, make_environment};
@@ -44,6 +45,8 @@ pub(super) struct Preparing<'a> {
     pub(super) service: &'a str,
     /// The scratch folder of the node.
     pub(super) folder: &'a Path,
+    /// Holds what is written there, which goes on when this is given up.
+    pub(super) writing: &'a TaskTracker,
     pub(super) main_log: &'a LogFile,
     /// How the node is: this writes, the heartbeat reads.
     pub(super) report_tx: &'a watch::Sender<NodeReport>,
@@ -63,7 +66,7 @@ impl Preparing<'_> {
     async fn code(&self) -> Result<(), EndReason> {
         let archive = fetch_code(self.job).await?;
         let (scratch, extension) = (self.folder.to_owned(), self.settings.extension.clone());
-        let prepared = blocking(move || {
+        let prepared = self.writing.spawn_blocking(move || {
             unpack(&archive, &scratch.join("code"))
                 .map_err(|error| EndReason::CodeNotUnpacked { error: error.to_string() })?;
             let home = scratch.join("python");
@@ -72,7 +75,7 @@ impl Preparing<'_> {
                 EndReason::NotPrepared { folder, error }
             })
         });
-        prepared.await
+        prepared.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     async fn environment(&self) -> Result<Option<MadeEnvironment>, Unfit> {
