@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(PACKAGE.parent))
 from azureml_user.parallel_run import parquet, shuffle_group, shuffle_keys, shuffle_split
+from azureml_user.parallel_run.errors import ScriptError
 
 sys.path.pop(0)
 
@@ -75,8 +76,8 @@ def shuffled(folder, frame, keys, cuts, buckets, kinds):
         for bucket, head, rows in shuffle_split.split(part, raw, keys, buckets):
             (folder / str(bucket)).mkdir(exist_ok=True)
             encoded = json.dumps({"slice": number, **head}).encode()
-            written = len(encoded).to_bytes(8, "little") + encoded + bytes(rows)
-            (folder / str(bucket) / f"{number}.part").write_bytes(written)
+            with open(folder / str(bucket) / f"{number}.part", "wb") as file:
+                shuffle_split.write_part(file, encoded, rows)
     groups = []
     for bucket in folder.iterdir():
         parts = [shuffle_group.Part(str(path)) for path in bucket.iterdir()]
@@ -175,20 +176,6 @@ def test_a_time_that_python_has_not_is_told_with_its_column():
         list(shuffle_split.split(frame, raw, ["k"], 1))
 
 
-@pytest.mark.parametrize(("at", "damage"), [(0, b"\xff"), (8, b"\0"), (None, b"\0\0\0\0")])
-def test_a_damaged_part_is_told_by_its_name(tmp_path, at, damage):
-    frame = pd.DataFrame({"k": ["a", "a"], "number": [0, 1]})
-    [(_, head, rows)] = shuffle_split.split(frame, slice_of(frame, False), ["k"], 1)
-    encoded = json.dumps({"slice": 0, **head}).encode()
-    written = bytearray(len(encoded).to_bytes(8, "little") + encoded + bytes(rows))
-    at = 8 + len(encoded) if at is None else at
-    written[at : at + len(damage)] = damage
-    path = tmp_path / "0.part"
-    path.write_bytes(written)
-    with pytest.raises(Exception, match=f"{path} is damaged, which has rows of the input"):
-        shuffle_group.Part(str(path)).table()
-
-
 def test_categories_are_those_of_the_group():
     frame = pd.DataFrame({"c": pd.Categorical(["b", None, "a"], categories=["b", "a"], ordered=True)})
     table = shuffle_split.plain(pyarrow.Table.from_pandas(frame)).slice(1)
@@ -272,8 +259,8 @@ def test_pieces_name_the_files_of_their_rows():
             [(_, head, rows)] = shuffle_split.split(part, raw, ["k", "kk"], 1)
             assert head["absent"] == ["kk"] and head["seen"] == ["k", "number"]
             encoded = json.dumps({"slice": at, **head}).encode()
-            written = len(encoded).to_bytes(8, "little") + encoded + bytes(rows)
-            (Path(folder) / f"{at}.part").write_bytes(written)
+            with open(Path(folder) / f"{at}.part", "wb") as file:
+                shuffle_split.write_part(file, encoded, rows)
         parts = [shuffle_group.Part(str(path)) for path in Path(folder).glob("*.part")]
         bucket = shuffle_group.Bucket(parts, False)
         assert (bucket.absent, bucket.seen) == (["kk"], ["k", "number"])
@@ -281,3 +268,19 @@ def test_pieces_name_the_files_of_their_rows():
         assert [bucket.files_of(piece) for group in bucket.groups for piece in group.pieces] == [
             ([0, 1, 2], 2)
         ] * len(bucket.groups)
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_part_with_another_byte_is_refused_by_name(is_text, tmp_path):
+    frame = pd.DataFrame({"k": ["a", "b"], "number": [0, 1]})
+    [(_, head, rows)] = shuffle_split.split(frame.copy(), slice_of(frame, is_text), ["k"], 1)
+    path = tmp_path / "0.part"
+    with path.open("wb") as file:
+        shuffle_split.write_part(file, json.dumps({"slice": 0, **head}).encode(), rows)
+    whole = path.read_bytes()
+    for at in [*range(20), len(whole) // 2, len(whole) - 1]:
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x81
+        path.write_bytes(damaged)
+        with pytest.raises(ScriptError, match=r"0\.part is not what the step split wrote"):
+            shuffle_group.Part(str(path)).rows()

@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -42,36 +43,39 @@ class Part:
         self._path = path
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            length = int.from_bytes(file.read(8), "little")
-            self._rows_at = 8 + length
+            length, head, rows = (int.from_bytes(file.read(count), "little") for count in (8, 4, 4))
+            encoded = file.read(min(length, size))
+            self._check(encoded, head)
+            self.head = json.loads(encoded)
+            self._rows_at = file.tell()
+            # Until they were compared.
+            self._checksum: int | None = rows
             self.size = size - self._rows_at
-            try:
-                self.head = json.loads(file.read(min(length, size)))
-            except ValueError as error:
-                raise self._damaged(error) from None
 
     def rows(self) -> bytes:
         """The rows of all groups."""
         with open(self._path, "rb") as file:
             file.seek(self._rows_at)
-            return file.read()
+            rows = file.read()
+        if self._checksum is not None:
+            self._check(rows, self._checksum)
+            self._checksum = None
+        return rows
+
+    def _check(self, read: bytes, checksum: int) -> None:
+        if zlib.crc32(read) != checksum:
+            raise ScriptError(
+                "DataError",
+                f"{self._path} is not what the step split wrote: it was damaged since, and prs resume runs "
+                "that step again",
+            )
 
     def table(self) -> Any:
         """The rows of all groups, as a table."""
         import pyarrow
 
-        rows = self.rows()
-        try:
-            with pyarrow.ipc.open_stream(rows) as reader:
-                return reader.read_all()
-        except (ValueError, OSError) as error:
-            raise self._damaged(error) from None
-
-    def _damaged(self, error: Exception) -> ScriptError:
-        return ScriptError(
-            "DataError",
-            f"{self._path} is damaged, which has rows of the input ({error}): submit the job anew",
-        )
+        with pyarrow.ipc.open_stream(self.rows()) as reader:
+            return reader.read_all()
 
 
 class Piece:

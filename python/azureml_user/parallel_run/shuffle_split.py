@@ -6,6 +6,7 @@ the job reads them with the reader of their file. For each bucket that has some 
 `INPUT/BUCKET/SLICE.part`:
 
     eight bytes: the length of the head, little-endian
+    four bytes each: the CRC-32 of the head and of the rows, little-endian
     the head, JSON: how the rows are read, and the groups in the order of their first rows
     the rows, one group behind the other, in the order of the input: lines of text, or a stream of Arrow
 
@@ -85,10 +86,17 @@ def run(frame: Any, context: Any) -> list[Any]:
         os.makedirs(of_bucket, exist_ok=True)
         encoded = json.dumps({"slice": context.minibatch_index, **head}, separators=(",", ":")).encode()
         with open(os.path.join(of_bucket, part), "wb") as file:
-            file.write(len(encoded).to_bytes(8, "little"))
-            file.write(encoded)
-            file.write(rows)
+            write_part(file, encoded, rows)
     return [None] * len(frame)
+
+
+def write_part(file: Any, head: bytes, rows: Any) -> None:
+    """Writes a file of a bucket."""
+    file.write(len(head).to_bytes(8, "little"))
+    for checked in (head, rows):
+        file.write(zlib.crc32(checked).to_bytes(4, "little"))
+    file.write(head)
+    file.write(rows)
 
 
 def split(frame: Any, raw: Slice, keys: list[str], buckets: int) -> Any:
