@@ -147,6 +147,12 @@ end_reasons! {
     /// What a step needs of another is not there.
     NoOutputOfStep { step: String, output: String } =
         "step {step} completed and brought no output {output}, which this step needs",
+    /// What a step needs of another was damaged since.
+    OutputOfStepChanged { step: String, output: String, difference: String } =
+        "output {output} of step {step} is not what the step brought: {difference}; prs resume runs step {step} again",
+    /// Something else is in the output of a step.
+    NotOfStep { step: String, output: String, difference: String, place: String } =
+        "output {output} of step {step} is not what the step brought: {difference}; move it away from {place}, and prs resume goes on",
     /// The MLTable that a step gets of another is wrong.
     TableOfStep { step: String, output: String, error: String } =
         "the MLTable in output {output} of step {step} cannot be used: {error}",

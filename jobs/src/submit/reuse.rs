@@ -123,11 +123,11 @@ pub(crate) async fn from_folder(
             let delivered =
                 deliver_given(record, &storage, (&files, &former_output), former.result.as_ref()).await?;
             files.copy(&former_output, &target).await?;
-            files.note(&storage, record.incarnation).await?;
-            Ok::<_, FormerError>(delivered)
+            let brought = files.note(&storage, record.incarnation).await?;
+            Ok::<_, FormerError>((delivered, brought))
         };
-        let delivered = match copied.await {
-            Ok(delivered) => delivered,
+        let (delivered, brought) = match copied.await {
+            Ok(copied) => copied,
             Err(error) => {
                 note_refused(former, &error, caller);
                 continue;
@@ -137,6 +137,7 @@ pub(crate) async fn from_folder(
         let uri = delivered.unwrap_or_else(|| target.uri(result_name(&record.spec)));
         let logs = folder.join("logs").display().to_string();
         let Some(result) = reuse::end_with(record, former, uri, logs) else { continue };
+        record.brought = brought;
         let written = async {
             write_logs(&storage, &result, &record.spec, &shown(folder)).await?;
             record.write(&storage).await?;

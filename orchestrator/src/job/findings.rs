@@ -50,6 +50,8 @@ pub struct Findings {
 pub struct LastStart {
     /// Which one, from 1.
     pub start: u32,
+    /// The start that the result is of.
+    pub result_of: u32,
     /// `failed` or `canceled`.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub state: JobState,

@@ -71,8 +71,8 @@ pub fn reused(result: &JobResult) -> Option<String> {
 
 /// How the last start of a job ended, where the result is that of a start before it.
 pub fn last_start(result: &JobResult) -> Option<String> {
-    let LastStart { start, state, reason } = result.findings.last_start.as_ref()?;
-    Some(format!("start {start} {}: {reason}; what the job had completed before stands", state.as_str()))
+    let LastStart { start, result_of, state, reason } = result.findings.last_start.as_ref()?;
+    Some(format!("start {start} {}: {reason}; what start {result_of} completed stands", state.as_str()))
 }
 
 /// That the script returned too much.

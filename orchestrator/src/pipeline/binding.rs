@@ -54,7 +54,7 @@ pub async fn bound(
 }
 
 /// Everything of `spec` that may be an output of another step.
-fn sources(spec: &mut JobSpec) -> impl Iterator<Item = &mut InputSource> {
+pub(super) fn sources(spec: &mut JobSpec) -> impl Iterator<Item = &mut InputSource> {
     let inputs = spec.inputs.iter_mut().map(|input| &mut input.source);
     let counts = spec.counting.iter_mut().filter_map(|counting| match counting {
         Counting::Run(counts) => Some(counts),

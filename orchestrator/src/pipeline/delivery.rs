@@ -10,12 +10,13 @@ use std::sync::Arc;
 use prs_common::end_reason::EndReason;
 use prs_common::job::pipeline::{OutputPlace, Pipeline, StepState, Target};
 use prs_common::layout;
-use prs_common::ledger::JobState;
 use prs_common::storage::{LocalStorage, PutMode, Reach, Storage, StorageError, StorageErrorKind};
 
+use super::intact::{Compared, Given, fail};
 use super::look::StepView;
 use crate::inputs::Opener;
 use crate::publish::former::{FormerError, FormerOutput};
+use crate::publish::intact::Depth;
 
 /// What is needed to deliver.
 pub struct Delivery<'a> {
@@ -27,6 +28,8 @@ pub struct Delivery<'a> {
     pub open: &'a Opener,
     /// What the pipeline may use of them.
     pub reach: Option<Arc<Reach>>,
+    /// The start of the pipeline; nothing where it has ended, so that no step runs again.
+    pub start: Option<u32>,
 }
 
 impl std::fmt::Debug for Delivery<'_> {
@@ -36,7 +39,8 @@ impl std::fmt::Debug for Delivery<'_> {
 }
 
 /// Delivers what the steps that completed brought for `places`, where that was not done before. A step with an output that
-/// finds no room is made one that failed, in `views` alone.
+/// finds no room, or was damaged, is made one that failed, in `views` alone; one that is to run again is made one that waits,
+/// and what to say of it is returned.
 ///
 /// # Errors
 /// A store that may do it later.
@@ -45,21 +49,38 @@ pub async fn deliver(
     places: impl Iterator<Item = &OutputPlace>,
     views: &mut [StepView],
     delivery: &Delivery<'_>,
-) -> Result<(), StorageError> {
+) -> Result<Vec<String>, StorageError> {
+    let compared = Compared { pipeline, start: delivery.start, storage: delivery.storage };
+    let mut told = Vec::new();
     for place in places {
-        let Some(view) = views.iter_mut().find(|view| view.name == place.step) else { continue };
-        if view.state != StepState::Completed {
+        let Some(at) = views.iter().position(|view| view.name == place.step) else { continue };
+        if views[at].state != StepState::Completed {
             continue;
         }
         let path = pipeline.step(&place.step).and_then(|step| step.outputs.get(&place.output));
         let Some(path) = path else { continue };
-        match deliver_one(place, path, view, delivery).await {
-            Ok(()) => {}
+        let error = match deliver_one(place, path, &views[at], delivery).await {
+            Ok(()) => continue,
             Err(FormerError::Storage(error)) if error.is_retryable() => return Err(error),
-            Err(error) => fail(place, view, &error),
+            Err(error) => error,
+        };
+        let given = match error {
+            FormerError::Gone(_) | FormerError::Changed(_) | FormerError::List(_) => {
+                compared.output(&place.step, &place.output, views, Depth::Bytes).await?
+            }
+            _ => Given::Whole,
+        };
+        match given {
+            Given::Whole => fail(&mut views[at], &not_delivered(place, &error)),
+            Given::Changed(reason) => fail(&mut views[at], &reason),
+            Given::RunsAgain(at, words) => {
+                views[at].state = StepState::Waiting;
+                told.push(words);
+            }
+            Given::Waits => {}
         }
     }
-    Ok(())
+    Ok(told)
 }
 
 async fn deliver_one(
@@ -111,18 +132,11 @@ pub async fn open(
     }
 }
 
-/// Has a step count as failed because an output of it has no room.
-fn fail(place: &OutputPlace, view: &mut StepView, error: &FormerError) {
-    let reason = EndReason::NotDelivered {
+/// Why a step counts as failed that has an output without room.
+fn not_delivered(place: &OutputPlace, error: &FormerError) -> EndReason {
+    EndReason::NotDelivered {
         output: place.output.clone(),
         place: place.to.clone(),
         error: error.to_string(),
-    };
-    view.state = StepState::Failed;
-    let Some(record) = &mut view.record else { return };
-    record.state = JobState::Failed;
-    if let Some(result) = &mut record.result {
-        result.state = JobState::Failed;
-        result.reason = Some(reason.to_string());
     }
 }

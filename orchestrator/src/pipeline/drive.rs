@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::binding::bound;
 use super::delivery::{Delivery, deliver};
 use super::ending::{Ended, conclude, fail_step};
+use super::intact::{Given, given, outputs};
 use super::look::{StepView, look, states};
 use crate::JobContext;
 use crate::gc::until_quiet;
@@ -228,6 +229,13 @@ pub async fn hand_in_pipeline(job: &JobContext) -> Result<(), ServerError> {
     Ok(())
 }
 
+/// Says which steps run again.
+fn tell(record: &JobRecord, again: &[String]) {
+    for words in again {
+        tracing::warn!(job = record.job_id, "{words}");
+    }
+}
+
 /// Who has the lease.
 struct Driver<'a> {
     fleet: &'a Fleet,
@@ -257,29 +265,41 @@ impl Driver<'_> {
             storage: &storage,
             open: &fleet.open,
             reach: record.spec.reach(),
+            start: Some(record.incarnation),
         };
         // What has its place on the machine that submitted is brought there by the command that waits.
         let places = plan.pipeline.places.iter().filter(|place| !place.is_local());
         // The next start of a pipeline that is canceled does it.
         if canceled.is_none() && !plan.pipeline.places.is_empty() {
             tokio::select! {
-                delivered = deliver(&plan.pipeline, places, &mut views, &delivery) => delivered?,
+                delivered = deliver(&plan.pipeline, places, &mut views, &delivery) => tell(record, &delivered?),
                 () = self.concluded() => return Ok(None),
             }
         }
         for action in decide(&plan.pipeline, &states(&views), canceled.is_some()) {
             match action {
                 Action::Start(at) => {
-                    let step = &plan.pipeline.steps[at];
-                    let code = plan.codes.get(&step.name).cloned().unwrap_or_default();
-                    self.start(record, step, &views[at], code).await?;
+                    if !self.start_whole(record, at, &views).await? {
+                        break;
+                    }
                 }
                 Action::Cancel(at) => {
                     let who = canceled.as_ref().map(|conclusion| conclusion.reason.clone());
                     self.cancel(&views[at], who).await?;
                 }
                 Action::Skip(_) => {}
-                Action::Conclude(end) => {
+                Action::Conclude(mut end) => {
+                    if canceled.is_none() {
+                        let again = tokio::select! {
+                            again = outputs(record, &mut end, &mut views, &storage) => again?,
+                            () = self.concluded() => return Ok(None),
+                        };
+                        if let Some((at, words)) = again {
+                            tell(record, &[words]);
+                            self.start_whole(record, at, &views).await?;
+                            return Ok(None);
+                        }
+                    }
                     self.close(record, &views).await?;
                     let around = &self.fleet.storage;
                     let ended = Ended {
@@ -309,18 +329,56 @@ impl Driver<'_> {
         Ok(None)
     }
 
-    /// Starts a step: its record first, which says that it runs.
+    /// Starts the step at `at`, or the one in front of it that has to run again; tells whether how the other steps stand is known
+    /// all the same.
+    async fn start_whole(
+        &mut self,
+        record: &JobRecord,
+        at: usize,
+        views: &[StepView],
+    ) -> Result<bool, DriveError> {
+        let fleet = self.fleet;
+        let plan = record.pipeline.as_ref().expect("the caller has the record of a pipeline");
+        let storage = |id: &str| fleet.job_storage(id);
+        let mut first = at;
+        let changed = loop {
+            let given = tokio::select! {
+                given = given(record, first, views, &storage) => given?,
+                // What is read may be long, and a cancel does not wait for it.
+                () = self.concluded() => return Ok(false),
+            };
+            match given {
+                Given::Whole => break None,
+                Given::RunsAgain(before, words) => {
+                    tell(record, &[words]);
+                    first = before;
+                }
+                Given::Waits => return Ok(true),
+                Given::Changed(reason) => break Some(reason),
+            }
+        };
+        let step = &plan.pipeline.steps[first];
+        let code = plan.codes.get(&step.name).cloned().unwrap_or_default();
+        self.start(record, step, &views[first], (code, changed)).await?;
+        Ok(first == at)
+    }
+
+    /// Starts a step: its record first, which says that it runs. One that is given what was `changed` fails.
     async fn start(
         &mut self,
         record: &JobRecord,
         step: &Step,
         view: &StepView,
-        code: String,
+        (code, changed): (String, Option<EndReason>),
     ) -> Result<(), DriveError> {
         let fleet = self.fleet;
         let plan = record.pipeline.as_ref().expect("the caller has the record of a pipeline");
         let storage = |id: &str| fleet.job_storage(id);
-        let ready = match bound(&record.job_id, &plan.pipeline, step, &storage).await? {
+        let bound = match changed {
+            None => bound(&record.job_id, &plan.pipeline, step, &storage).await?,
+            Some(reason) => Err(reason),
+        };
+        let ready = match bound {
             Err(reason) => Err(reason),
             Ok(spec) => {
                 let stores = fleet.inputs(&view.id).within(spec.reach());

@@ -1,7 +1,8 @@
 //! The output of a former job, given to another (spec P3): what files it is made of, and a copy of them that is checked.
 //!
 //! A copy has what the former job wrote, or it is none: the result has its SHA-256 in the record, the files of mini-batches
-//! have their checksums in the list that was made when they were published. Nothing of a copy that failed is left.
+//! have their checksums in the list that was made when they were published, and the list has its SHA-256 in the record.
+//! Nothing of a copy that failed is left.
 
 use std::sync::Mutex;
 
@@ -18,7 +19,7 @@ use crate::JobContext;
 use crate::job::record::{JobRecord, JobRecordError};
 
 /// Files copied side by side.
-const COPIED_AT_ONCE: usize = 16;
+pub(super) const COPIED_AT_ONCE: usize = 16;
 /// Bytes of a file that are read at a time.
 const PIECE: u64 = 4 << 20;
 
@@ -33,19 +34,26 @@ pub(super) struct BroughtFile {
     pub(super) crc: u32,
 }
 
-/// Lists the files that this start of the job brought, for jobs that are given its output.
+/// Lists the files that this start of the job brought, for whatever reads its output.
 pub(super) async fn note(job: &JobContext, mut brought: Vec<BroughtFile>) -> Result<(), StorageError> {
     brought.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    put_list(&*job.storage, job.incarnation, &brought).await
+    put_list(&*job.storage, job.incarnation, &brought).await.map(drop)
 }
 
 async fn put_list(
     storage: &dyn Storage,
     incarnation: u32,
     brought: &[BroughtFile],
-) -> Result<(), StorageError> {
+) -> Result<String, StorageError> {
     let body = serde_json::to_vec(brought).expect("names and numbers");
-    storage.put(&layout::output_files(incarnation), body.into(), PutMode::Overwrite).await.map(drop)
+    let checksum = hexadecimal(&Sha256::digest(&body));
+    storage.put(&layout::output_files(incarnation), body.into(), PutMode::Overwrite).await?;
+    Ok(checksum)
+}
+
+/// Returns the checksum of the list of the files that this start of the job brought; nothing where it brought none.
+pub(crate) async fn list_of(job: &JobContext) -> Result<Option<String>, StorageError> {
+    super::checksum_of(&*job.storage, &layout::output_files(job.incarnation)).await
 }
 
 /// Why a former job cannot give its output.
@@ -54,6 +62,9 @@ pub enum FormerError {
     /// There is nothing in it: the script keeps its results elsewhere, where no other job can have them from.
     #[error("it has no files in its output")]
     Nothing,
+    /// The list of its files is gone, or is not what the job wrote.
+    #[error("{0}, the list of its files, is not what the job wrote")]
+    List(String),
     /// A file is not there any more.
     #[error("{0} is gone")]
     Gone(String),
@@ -77,13 +88,28 @@ pub(super) enum Content {
     Crc(u32, u64),
 }
 
+impl Content {
+    /// Returns the bytes that it has.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Sha256(_, size) | Self::Crc(_, size) => *size,
+        }
+    }
+}
+
 /// The files of a former job's output, by their names there.
 #[derive(Debug)]
-pub struct FormerOutput(Vec<(String, Content)>);
+pub struct FormerOutput(pub(super) Vec<(String, Content)>);
 
 impl FormerOutput {
     /// Those of the job of `record`, which is in `storage`; of one whose rows were put together in steps, its last step is.
     pub async fn of(record: &JobRecord, storage: &dyn Storage) -> Result<Self, FormerError> {
+        let files = Self::all_of(record, storage).await?;
+        if files.0.is_empty() { Err(FormerError::Nothing) } else { Ok(files) }
+    }
+
+    /// The same, also where there are none.
+    pub(super) async fn all_of(record: &JobRecord, storage: &dyn Storage) -> Result<Self, FormerError> {
         let step = match record.main_step() {
             // The step may have been started another number of times.
             Some(_) => Some(JobRecord::read(storage).await.map_err(|error| match error {
@@ -98,30 +124,32 @@ impl FormerOutput {
         if let Some((output, sha256)) = output.and_then(|output| Some((output, output.sha256.clone()?))) {
             files.push((record.spec.append_row_file_name.clone(), Content::Sha256(sha256, output.bytes)));
         }
-        match storage.get(&layout::output_files(record.incarnation)).await {
-            Ok(body) => {
-                let brought: Vec<BroughtFile> = serde_json::from_slice(&body)
-                    .map_err(|_| FormerError::Changed(layout::output_files(record.incarnation)))?;
-                files.extend(brought.into_iter().map(|file| (file.name, Content::Crc(file.crc, file.size))));
-            }
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+        let Some(checksum) = &record.brought else { return Ok(Self(files)) };
+        let list = layout::output_files(record.result_start());
+        let body = match storage.get(&list).await {
+            Ok(body) if hexadecimal(&Sha256::digest(&body)) == *checksum => body,
+            Ok(_) => return Err(FormerError::List(list)),
+            Err(error) if error.is_damage() => return Err(FormerError::List(list)),
             Err(error) => return Err(error.into()),
-        }
-        if files.is_empty() { Err(FormerError::Nothing) } else { Ok(Self(files)) }
+        };
+        let brought: Vec<BroughtFile> = serde_json::from_slice(&body).map_err(|_| FormerError::List(list))?;
+        files.extend(brought.into_iter().map(|file| (file.name, Content::Crc(file.crc, file.size))));
+        Ok(Self(files))
     }
 
-    /// Lists the files of mini-batches among them for the job in `storage`, which was given them and may give them on.
-    pub async fn note(&self, storage: &dyn Storage, incarnation: u32) -> Result<(), FormerError> {
+    /// Lists the files of mini-batches among them for the job in `storage`, which was given them and may give them on; returns
+    /// the checksum of the list.
+    pub async fn note(&self, storage: &dyn Storage, incarnation: u32) -> Result<Option<String>, FormerError> {
         let brought: Vec<BroughtFile> = (self.0.iter())
             .filter_map(|(name, content)| match content {
                 Content::Crc(crc, size) => Some(BroughtFile { name: name.clone(), size: *size, crc: *crc }),
                 Content::Sha256(..) => None,
             })
             .collect();
-        if !brought.is_empty() {
-            put_list(storage, incarnation, &brought).await?;
+        if brought.is_empty() {
+            return Ok(None);
         }
-        Ok(())
+        Ok(Some(put_list(storage, incarnation, &brought).await?))
     }
 
     /// Copies all of them from one store to another.
@@ -197,7 +225,7 @@ impl FormerOutput {
 }
 
 /// What `name` is called in the folder `path`; nothing is left of the name of `path` itself.
-fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
+pub(super) fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
     if path.is_empty() {
         return Some(name);
     }
@@ -242,6 +270,9 @@ async fn deliver_one(
             Err(FormerError::Storage(error)) if error.kind == StorageErrorKind::NotFound => {
                 return Err(FormerError::Gone(from.uri(name)));
             }
+            Err(FormerError::Storage(error)) if error.kind == StorageErrorKind::Damaged => {
+                return Err(FormerError::Changed(from.uri(name)));
+            }
             copied => return copied,
         }
     }
@@ -256,7 +287,7 @@ fn meaning(error: FormerError, name: &str) -> FormerError {
     match error {
         FormerError::Storage(error) => match error.kind {
             StorageErrorKind::NotFound => FormerError::Gone(name.to_owned()),
-            StorageErrorKind::Changed => FormerError::Changed(name.to_owned()),
+            StorageErrorKind::Changed | StorageErrorKind::Damaged => FormerError::Changed(name.to_owned()),
             StorageErrorKind::AlreadyExists => FormerError::Exists(name.to_owned()),
             _ => FormerError::Storage(error),
         },
@@ -287,7 +318,7 @@ pub(super) async fn copy_checked(
 }
 
 /// Checks that a file is what it has to be.
-async fn check(storage: &dyn Storage, name: &str, content: &Content) -> Result<(), FormerError> {
+pub(super) async fn check(storage: &dyn Storage, name: &str, content: &Content) -> Result<(), FormerError> {
     let mut sum = Sum::of(content);
     let mut read = pieces(storage, name.to_owned(), GetOptions::default(), PIECE);
     while let Some(bytes) = read.try_next().await? {
@@ -360,6 +391,7 @@ mod tests {
             (output.bytes, output.sha256) = (4, Some(hexadecimal(&Sha256::digest("rows"))));
             let brought = vec![BroughtFile { name: "a/part".into(), size: 4, crc: crc32c(b"part") }];
             let list = serde_json::to_vec(&brought).unwrap();
+            former.brought = Some(hexadecimal(&Sha256::digest(&list)));
             for (key, body) in [
                 ("a/output/parallel_run_step.txt".to_owned(), b"rows".to_vec()),
                 ("a/output/a/part".to_owned(), b"part".to_vec()),
@@ -446,11 +478,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_list_that_is_not_that_of_the_record_is_none() {
+        let scene = Scene::new().await;
+        let key = format!("a/{}", layout::output_files(1));
+        scene.put(&key, "[]").await;
+        let told = "output-files/0001.json, the list of its files, is not what the job wrote";
+        let of = async || FormerOutput::of(&scene.former, &*scene.below("a")).await.unwrap_err().to_string();
+        assert_eq!(of().await, told);
+        scene.store.delete(&key).await.unwrap();
+        assert_eq!(of().await, told);
+    }
+
+    #[tokio::test]
     async fn a_job_without_files_gives_nothing() {
         let scene = Scene::new().await;
         let mut former = scene.former.clone();
         former.result.as_mut().unwrap().output.sha256 = None;
-        former.incarnation = 2;
+        former.brought = None;
         let nothing = FormerOutput::of(&former, &*scene.below("a")).await.unwrap_err();
         assert!(matches!(nothing, FormerError::Nothing));
     }

@@ -7,6 +7,7 @@
 
 mod files;
 pub mod former;
+pub(crate) mod intact;
 mod notes;
 mod place;
 

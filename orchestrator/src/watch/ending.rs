@@ -282,6 +282,10 @@ impl Watch<'_> {
         self.write_summaries();
         self.write_job_result(&result);
         self.record.listed = listed(self.job, &self.record).await;
+        let brought = self.catalog.as_deref().is_none_or(|catalog| !catalog.files.is_empty());
+        if result.has_result() && result.findings.last_start.is_none() && brought {
+            self.record.brought = publish::former::list_of(self.job).await?;
+        }
         match self.write_record().await {
             Ok(Some(standing)) => return result_of(self.job, standing),
             Err(JobRecordError::Absent { .. }) => return Err(WatchError::Superseded),

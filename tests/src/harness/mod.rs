@@ -35,7 +35,7 @@ mod web;
 
 pub use cgroup::Cgroup;
 pub use ended::{Ended, says};
-pub use fleet::{Fleet, FleetSettings};
+pub use fleet::{Fleet, FleetSettings, Stored};
 pub use folders::{copy_compat, copy_folder};
 pub use job::Job;
 pub use live::Live;

@@ -23,6 +23,7 @@ mod packed_code;
 mod program_names;
 mod progress;
 mod resume;
+mod step_outputs;
 mod surroundings;
 mod thresholds;
 mod time_limits;

@@ -62,6 +62,7 @@ mod shuffle;
 mod shuffle_commands;
 mod side_inputs;
 mod statistics;
+mod step_outputs;
 mod terminal;
 mod traces;
 mod try_one;

@@ -48,11 +48,11 @@ pub(crate) async fn give(
             let delivered =
                 deliver_given(record, &*storage, (&files, &*output), former.result.as_ref()).await?;
             files.copy_within(store, &place(&main), &place(&record.job_id)).await?;
-            files.note(&*storage, record.incarnation).await?;
-            Ok::<_, FormerError>(delivered)
+            let brought = files.note(&*storage, record.incarnation).await?;
+            Ok::<_, FormerError>((delivered, brought))
         };
-        let delivered = match copied.await {
-            Ok(delivered) => delivered,
+        let (delivered, brought) = match copied.await {
+            Ok(copied) => copied,
             Err(error) => {
                 note_refused(former, &error, caller);
                 continue;
@@ -62,6 +62,7 @@ pub(crate) async fn give(
         let own = || storage.uri(&format!("{}{}", layout::OUTPUT, result_name(&record.spec)));
         let uri = delivered.unwrap_or_else(own);
         let Some(result) = reuse::end_with(record, former, uri, storage.uri(layout::LOGS)) else { continue };
+        record.brought = brought;
         let logs = write_logs(&*storage, &result, &record.spec, &record.job_id).await;
         logs.context("cannot store the logs of the job").map_err(Failure::server)?;
         return Ok(Some(result));

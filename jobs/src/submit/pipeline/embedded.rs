@@ -15,7 +15,9 @@ use prs_common::ledger::JobState;
 use prs_common::storage::{LocalStorage, PutMode, Storage};
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::job::record::JobRecordError;
-use prs_orchestrator::pipeline::{Delivery, Ended, bound, conclude, deliver, fail_step, look, states};
+use prs_orchestrator::pipeline::{
+    Delivery, Ended, Given, StepView, bound, conclude, deliver, fail_step, given, look, outputs, states,
+};
 use prs_orchestrator::publish::Notes;
 use prs_orchestrator::{JobRecord, JobResult};
 use prs_worker::opener;
@@ -28,6 +30,9 @@ use crate::interrupts::Interrupts;
 use crate::submit::embedded;
 use crate::submit::local::Python;
 use crate::submit::output_folder::{claim_for_former, claim_for_new};
+
+/// Context of an error over what steps brought.
+const UNREAD: &str = "cannot read the output of a step";
 
 /// A pipeline in its folder, which is locked.
 pub struct PipelineRun<'a> {
@@ -67,12 +72,19 @@ pub async fn run(mut run: PipelineRun<'_>) -> Result<JobResult, Failure> {
         canceled = canceled.or_else(|| wish(&run));
         let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
         let mut views = look(&run.record, &steps).await.map_err(of_record)?;
-        let delivery =
-            Delivery { own: &*storage, storage: &steps, open: &opener(), reach: run.record.spec.reach() };
+        let delivery = Delivery {
+            own: &*storage,
+            storage: &steps,
+            open: &opener(),
+            reach: run.record.spec.reach(),
+            start: Some(run.record.incarnation),
+        };
         if canceled.is_none() && !plan.pipeline.places.is_empty() {
             tokio::select! {
                 delivered = deliver(&plan.pipeline, plan.pipeline.places.iter(), &mut views, &delivery) => {
-                    delivered.context("cannot put the output of a step to its place")?;
+                    for again in delivered.context("cannot put the output of a step to its place")? {
+                        run.caller.note(&again);
+                    }
                 }
                 name = run.interrupts.next() => {
                     run.caller.note(&format_args!("{name}: stopping"));
@@ -89,9 +101,7 @@ pub async fn run(mut run: PipelineRun<'_>) -> Result<JobResult, Failure> {
         for action in decide(&plan.pipeline, &states, canceled.is_some()) {
             match action {
                 Action::Start(at) => {
-                    let step = &plan.pipeline.steps[at];
-                    let code = plan.codes.get(&step.name).cloned().unwrap_or_default();
-                    Box::pin(run_step(&mut run, &storage, step, code)).await?;
+                    Box::pin(start(&mut run, &storage, at, &views)).await?;
                     break;
                 }
                 Action::Skip(at) => {
@@ -101,7 +111,21 @@ pub async fn run(mut run: PipelineRun<'_>) -> Result<JobResult, Failure> {
                     }
                 }
                 Action::Cancel(_) => {}
-                Action::Conclude(end) => {
+                Action::Conclude(mut end) => {
+                    if canceled.is_none() {
+                        let again = tokio::select! {
+                            again = outputs(&run.record, &mut end, &mut views, &steps) => again.context(UNREAD)?,
+                            name = run.interrupts.next() => {
+                                run.caller.note(&format_args!("{name}: stopping"));
+                                break;
+                            }
+                        };
+                        if let Some((at, words)) = again {
+                            run.caller.note(&words);
+                            Box::pin(start(&mut run, &storage, at, &views)).await?;
+                            break;
+                        }
+                    }
                     let place = run_folder::called(&run.folder);
                     let ended = Ended {
                         views: &views,
@@ -128,12 +152,45 @@ fn wish(run: &PipelineRun<'_>) -> Option<EndReason> {
     interrupted.or_else(|| run_folder::wish_to_cancel(&run.folder).map(|who| EndReason::Canceled { who }))
 }
 
-/// Runs a step to its end.
+/// Runs the step at `at` to its end, or the one in front of it that has to run again; nothing where the user interrupts it before.
+async fn start(
+    run: &mut PipelineRun<'_>,
+    storage: &Arc<dyn Storage>,
+    mut at: usize,
+    views: &[StepView],
+) -> Result<(), Failure> {
+    let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
+    let changed = loop {
+        let given = tokio::select! {
+            given = given(&run.record, at, views, &steps) => given.context(UNREAD)?,
+            name = run.interrupts.next() => {
+                run.caller.note(&format_args!("{name}: stopping"));
+                return Ok(());
+            }
+        };
+        match given {
+            Given::RunsAgain(before, words) => {
+                run.caller.note(&words);
+                at = before;
+            }
+            Given::Changed(reason) => break Some(reason),
+            // Nothing runs beside this program.
+            Given::Whole | Given::Waits => break None,
+        }
+    };
+    let plan = run.record.pipeline.as_ref().expect("the caller has the record of a pipeline");
+    let step = plan.pipeline.steps[at].clone();
+    let code = plan.codes.get(&step.name).cloned().unwrap_or_default();
+    run_step(run, storage, &step, code, changed).await
+}
+
+/// Runs a step to its end; one that is given what was `changed` fails.
 async fn run_step(
     run: &mut PipelineRun<'_>,
     storage: &Arc<dyn Storage>,
     step: &Step,
     code: String,
+    changed: Option<EndReason>,
 ) -> Result<(), Failure> {
     let id = step_id(&run.record.job_id, &step.name);
     let folder = run_folder::make(&run.folder.join(STEPS).join(&id))?;
@@ -147,9 +204,10 @@ async fn run_step(
     };
     let plan = run.record.pipeline.as_ref().expect("the caller has the record of a pipeline");
     let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
-    let bound = bound(&run.record.job_id, &plan.pipeline, step, &steps)
-        .await
-        .context("cannot read the output of a step")?;
+    let bound = match changed {
+        None => bound(&run.record.job_id, &plan.pipeline, step, &steps).await.context(UNREAD)?,
+        Some(reason) => Err(reason),
+    };
     let ready = match bound {
         Ok(spec) => prepare(spec, &own).await,
         Err(reason) => Err(reason),

@@ -112,7 +112,8 @@ pub(crate) async fn fill(fleet: &Fleet, record: &JobRecord) -> Result<(), Failur
     let mut views = look(record, &storage).await.map_err(anyhow::Error::from)?;
     let completed: Vec<bool> = views.iter().map(|view| view.state == StepState::Completed).collect();
     let (own, open) = (fleet.job_storage(&record.job_id), opener());
-    let delivery = Delivery { own: &*own, storage: &storage, open: &open, reach: record.spec.reach() };
+    let delivery =
+        Delivery { own: &*own, storage: &storage, open: &open, reach: record.spec.reach(), start: None };
     let places = plan.pipeline.places.iter().filter(|place| place.is_local());
     deliver(&plan.pipeline, places, &mut views, &delivery)
         .await

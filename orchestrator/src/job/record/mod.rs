@@ -54,6 +54,10 @@ pub struct JobRecord {
     /// What was listed of local files, once the job has ended; nothing where it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listed: Option<String>,
+    /// Checksum (SHA-256, in hexadecimal) of the list of the files that mini-batches brought to the output
+    /// ([`layout::output_files`]), once the job has ended; nothing where they brought none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brought: Option<String>,
     /// Where the job stands.
     pub state: JobState,
     /// What is known of the run so far.
@@ -102,12 +106,16 @@ pub struct FormerStart {
 /// How a start ended that has a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormerEnd {
+    /// Which start, from 1.
+    pub start: u32,
     /// How.
     pub result: JobResult,
     /// What was known of it then.
     pub status: Status,
     /// The folder of its statistics.
     pub statistics: Option<String>,
+    /// Checksum of the list of the files that its mini-batches brought.
+    pub brought: Option<String>,
 }
 
 /// The steps of a pipeline that was submitted.
@@ -357,6 +365,7 @@ impl JobRecord {
             spec,
             recipe: None,
             listed: None,
+            brought: None,
             state: JobState::Queued,
             status: Status::default(),
             result: None,
@@ -446,30 +455,39 @@ impl JobRecord {
 
     /// Starts the job again: what is missing or failed of it is to run.
     pub fn start_again(&mut self) {
+        let start = self.result_start();
         self.former_starts.push(FormerStart { incarnation: self.incarnation, code: self.code.clone() });
         self.incarnation += 1;
         self.started_us = now_us();
         self.state = JobState::Queued;
-        let statistics = self.statistics.take();
+        let (statistics, brought) = (self.statistics.take(), self.brought.take());
         if let Some(mut result) = self.result.take().filter(JobResult::has_result) {
             result.findings.last_start = None;
-            self.former_end = Some(Box::new(FormerEnd { result, status: self.status.clone(), statistics }));
+            let status = self.status.clone();
+            self.former_end = Some(Box::new(FormerEnd { start, result, status, statistics, brought }));
         }
         self.traceparent = traces::current().map(|span| span.to_string());
+    }
+
+    /// The start that the result is of, from 1.
+    pub(crate) fn result_start(&self) -> u32 {
+        let last = self.result.as_ref().and_then(|result| result.findings.last_start.as_ref());
+        last.map_or(self.incarnation, |last| last.result_of)
     }
 
     /// Ends this start with `result`. Where that is none, and a former start had one, that stands, and says how this one ended.
     pub(crate) fn end_with(&mut self, result: JobResult) {
         match self.former_end.take() {
             Some(former) if !result.has_result() => {
-                let FormerEnd { result: mut stands, status, statistics } = *former;
+                let FormerEnd { start: result_of, result: mut stands, status, statistics, brought } = *former;
                 stands.findings.last_start = Some(LastStart {
                     start: self.incarnation,
+                    result_of,
                     state: result.state,
                     reason: result.reason.unwrap_or_default(),
                 });
                 (self.state, self.status, self.statistics) = (stands.state, status, statistics);
-                self.result = Some(stands);
+                (self.result, self.brought) = (Some(stands), brought);
             }
             _ => {
                 self.state = result.state;
