@@ -216,7 +216,7 @@ impl Outputs {
                 let name = file
                     .to_str()
                     .ok_or_else(|| format!("the name of {} is not valid UTF-8", self.shown(file)))?;
-                check_output_name(name, self.longest).map_err(|what| {
+                self.check_name(name).map_err(|what| {
                     let file = self.shown(file).replace(char::is_control, "?");
                     format!("{file} cannot be in the output: {what}")
                 })?;
@@ -237,6 +237,14 @@ impl Outputs {
         self.keep_folders(found);
         self.restore().map_err(|error| self.cannot("make", &error))?;
         Ok(names)
+    }
+
+    /// Judges the name of a file, also as it is called in the folder of a named output, which may be brought elsewhere.
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        let in_named =
+            self.named.iter().filter_map(|named| Path::new(name).strip_prefix(named).ok()?.to_str());
+        let in_named = in_named.filter(|below| !below.is_empty());
+        std::iter::once(name).chain(in_named).try_for_each(|name| check_output_name(name, self.longest))
     }
 
     /// Moves files to those of the mini-batch `seq`.

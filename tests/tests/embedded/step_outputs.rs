@@ -241,3 +241,25 @@ fn rows_that_a_shuffle_put_together_are_made_again_where_they_were_damaged() {
         assert!(job.run().text("output/parallel_run_step.txt") == expected, "{step} {suffix} {number}");
     }
 }
+
+#[test]
+fn names_that_stores_keep_are_refused_in_a_folder_that_is_an_output() {
+    let text = "type: pipeline
+name: kept
+jobs:
+  make: {command: 'mkdir -p ${{outputs.o}}/FOLDER; touch ${{outputs.o}}/NAME', outputs: {o: {path: there}}}
+";
+    for (folder, name, says) in [
+        (".tmp", ".tmp/a", Some("o/.tmp/a")),
+        (".", ".prs-claim", Some("o/.prs-claim")),
+        ("a/.tmp", "a/.tmp/b", None),
+    ] {
+        let job = pipeline(&text.replace("FOLDER", folder).replace("NAME", name));
+        let ended = submit(&job);
+        ended.expect_code(if says.is_some() { 42 } else { 0 });
+        if let Some(says) = says {
+            let reason = ended.json()["steps"]["make"]["reason"].as_str().unwrap().to_owned();
+            assert!(reason.contains(says) && reason.contains("give it another one"), "{reason}");
+        }
+    }
+}
