@@ -87,7 +87,7 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     caller.prepare()?;
     if record.pipeline.is_some() {
         refuse_group(changes, &record)?;
-        return pipeline::resume_here(folder, record, changes).await;
+        return Box::pin(pipeline::resume_here(folder, record, changes)).await;
     }
     let carried = carried(&*home, &record, changes).await?;
     let next = next_start(changes, &record, &**storage, &[&folder]).await?;

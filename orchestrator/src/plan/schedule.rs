@@ -163,7 +163,8 @@ async fn run(
         Publisher { job, owner, fence, assignment, after, some_ended, end, noted, stop, leased };
     let sent = publisher.publish(receiver).await;
     if let Some(noted) = &mut publisher.noted {
-        noted.finish().await;
+        // What is not written by then is not known to a later start; the duty is not lost over it.
+        let _ = tokio::time::timeout(job.policy.lease / 4, noted.finish()).await;
     }
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let checkpoint = sent?;
@@ -329,9 +330,12 @@ impl Publisher<'_> {
         }
     }
 
-    /// Makes sure that the duty is still its own; asks now and then.
+    /// Makes sure that the duty is still its own, and that what is published is noted; asks now and then.
     async fn keep_the_duty(&mut self) -> Result<(), ScheduleError> {
         let job = self.job;
+        if let Some(noted) = &mut self.noted {
+            noted.write_due();
+        }
         if self.leased.elapsed() < job.policy.lease / 4 {
             return Ok(());
         }

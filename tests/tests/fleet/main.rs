@@ -9,6 +9,7 @@ mod bucket_output;
 mod changing_inputs;
 mod command_line;
 mod concurrent;
+mod corrected;
 mod csv_output;
 mod damaged_inputs;
 mod dataset;

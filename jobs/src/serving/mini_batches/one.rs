@@ -88,6 +88,7 @@ pub async fn known(
         found.runs_in(live.incarnation, runs);
     }
     let planned = seen.result.mini_batches.scheduled.max(live.map_or(0, |live| live.scheduled));
+    let planned = planned.max(seen.record.status.progress.checkpoint.end);
     let is_known = !found.tries.is_empty() || !found.runs.is_empty() || index < planned;
     Ok(is_known.then_some(found))
 }

@@ -42,6 +42,11 @@ impl NotedPlan {
     pub(crate) fn add(&mut self, bodies: &[Bytes]) {
         self.bodies.extend_from_slice(bodies);
         self.bytes += bodies.iter().map(Bytes::len).sum::<usize>();
+        self.write_due();
+    }
+
+    /// Writes what has waited long enough, or is enough.
+    pub(crate) fn write_due(&mut self) {
         let is_due = self.written.is_none_or(|written| written.elapsed() >= LONGEST_WAIT);
         if is_due || self.bytes >= PART {
             self.write();
