@@ -72,7 +72,7 @@ pub(crate) struct NextStart {
     code: Option<NewCode>,
     /// The plan, where inputs were corrected.
     corrected: Option<Box<Corrected>>,
-    /// The same, once it is stored.
+    /// Name of that plan, once it is stored.
     plan: Option<CorrectedPlan>,
 }
 
@@ -132,7 +132,7 @@ impl NextStart {
         Self { spec: record.spec.clone(), code: None, corrected: None, plan: None }
     }
 
-    /// The same with the plan of inputs that were corrected, where they were.
+    /// Takes the plan of inputs that were corrected, where they were.
     pub(crate) fn with_plan(self, corrected: Option<Box<Corrected>>) -> Self {
         Self { corrected, ..self }
     }

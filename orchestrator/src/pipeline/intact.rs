@@ -52,7 +52,7 @@ pub async fn given(
     let compared = Compared { pipeline: &plan.pipeline, start: Some(record.incarnation), storage };
     let mut spec = plan.pipeline.steps[at].spec.clone();
     let depth = match spec.shuffle {
-        // What was damaged before is found, so that it is made again.
+        // Damage from before is found, so that the step makes it again.
         _ if record.incarnation > 1 => Depth::Bytes,
         // These check the rows as they read them.
         Some(ShuffleStage::Group) => Depth::Sizes,

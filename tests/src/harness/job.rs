@@ -305,6 +305,30 @@ impl Job {
         result
     }
 
+    /// Asserts that `ended` is a start that failed, with a reason that has all of `parts`, of a job that a start before it
+    /// completed: that stands. Returns the object that is printed.
+    #[track_caller]
+    pub fn has_failed_again(&self, ended: &Ended, parts: &[&str]) -> Value {
+        assert_eq!(ended.code, Some(42), "{}\n{}\n{}", ended.stdout, ended.stderr, self.run.story());
+        let result = ended.json();
+        let last = &result["last_start"];
+        assert_eq!((&result["state"], &last["state"]), (&json!("completed"), &json!("failed")));
+        let reason = last["reason"].as_str().expect("a reason").trim();
+        for part in parts {
+            assert!(reason.contains(part), "{part:?} is not in the reason: {reason}\n{}", self.run.story());
+        }
+        assert!(!reasons_of(reason).is_empty(), "docs/messages.md does not explain {reason:?}");
+        let told =
+            format!("\nlast start    start {} failed: {}", last["start"], reason.lines().next().unwrap());
+        assert!(
+            self.run.text("logs/job_result.txt").contains(&told),
+            "{}",
+            self.run.text("logs/job_result.txt")
+        );
+        self.has_left_nothing();
+        result
+    }
+
     /// Submits; it must be refused, with all of `parts` on standard error, before anything is made.
     #[track_caller]
     pub fn is_refused(&self, parts: &[&str]) -> Ended {

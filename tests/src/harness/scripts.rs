@@ -30,3 +30,11 @@ def run(mini_batch, context):
         wait_for("go")
     return [os.path.basename(path) for path in mini_batch]
 "#;
+
+/// Fails on a record of a table whose `text` is `bad`; gives `n` and `text` of the others.
+pub const PICKY: &str = r#"
+def run(mini_batch):
+    if "bad" in list(mini_batch["text"].astype(str)):
+        raise ValueError("a bad record")
+    return [f"{n} {text}" for n, text in zip(mini_batch["n"], mini_batch["text"])]
+"#;

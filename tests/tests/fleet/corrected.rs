@@ -2,16 +2,8 @@
 
 use std::fmt::Write;
 
-use prs_tests::harness::{Fleet, Job};
+use prs_tests::harness::{Fleet, Job, PICKY};
 use serde_json::json;
-
-/// Fails on a record whose text is `bad`.
-const PICKY: &str = r#"
-def run(mini_batch):
-    if "bad" in list(mini_batch["text"].astype(str)):
-        raise ValueError("a bad record")
-    return [f"{n} {text}" for n, text in zip(mini_batch["n"], mini_batch["text"])]
-"#;
 
 /// A table of forty records, of which these have another text.
 fn table(other: &[(usize, &str)]) -> String {

@@ -181,5 +181,5 @@ def run(mini_batch):
     assert_eq!(job.submit().code, Some(10));
     fs::remove_file(job.path("switch/fail")).unwrap();
     fs::write(job.path("mnist.pkl"), "other").unwrap();
-    job.has_failed(&job.resume(), &["the model changed since the job was first started", "mnist.pkl"]);
+    job.has_failed_again(&job.resume(), &["the model changed since the job was first started", "mnist.pkl"]);
 }

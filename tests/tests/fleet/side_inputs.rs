@@ -100,12 +100,12 @@ fn a_side_input_that_changed_or_vanished_ends_a_later_start() {
     let job = job().with("run_max_try", 1);
     assert_eq!(job.submit().code, Some(10));
     fs::write(job.path("model/w.txt"), "other").unwrap();
-    job.has_failed(
+    job.has_failed_again(
         &job.resume(),
         &["side input model changed since the job was first started", "submit the job as a new one"],
     );
     fs::remove_dir_all(job.path("model")).unwrap();
-    job.has_failed(&job.resume(), &["side input model cannot be read", "No such file"]);
+    job.has_failed_again(&job.resume(), &["side input model cannot be read", "No such file"]);
     let refused = job.command(&["validate", "job.yml"]);
     refused.expect_code(2);
     assert!(refused.stderr.contains("side_inputs.model: cannot read"), "{}", refused.stderr);

@@ -110,7 +110,7 @@ pub struct FormerEnd {
     pub start: u32,
     /// How.
     pub result: JobResult,
-    /// What was known of it then.
+    /// Counts and rates at its end.
     pub status: Status,
     /// The folder of its statistics.
     pub statistics: Option<String>,

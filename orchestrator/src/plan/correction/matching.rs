@@ -14,12 +14,12 @@ use prs_tabular::{Slice, TableReader};
 
 use super::changes::{Change, Changes, types_differ};
 
-/// What former starts of a job left.
+/// Mini-batches of former starts of a job.
 pub(super) struct Former {
     /// The descriptors of mini-batches that have rows, in the order of these. Slices are where they were when they ran: of a file
     /// that was corrected more than once each is in the file of its own start.
     pub(super) done: Vec<Bytes>,
-    /// Those of others.
+    /// The descriptors of all others.
     pub(super) open: Vec<Bytes>,
     /// An index that is larger than any of theirs.
     pub(super) end: MiniBatchIndex,
@@ -113,9 +113,9 @@ struct Done<'a> {
     bodies: HashMap<MiniBatchIndex, &'a Bytes>,
     /// By their keys.
     groups: HashMap<(u32, &'a [u8]), MiniBatch<'a>>,
-    /// Those that each whole file is in, with its version then.
+    /// Of each whole file those that have it, with its version then.
     files: HashMap<FileKey<'a>, VecDeque<(MiniBatchIndex, Option<FileVersion>)>>,
-    /// Whole files of each that were not met yet.
+    /// How many whole files of each were not met yet.
     files_left: HashMap<MiniBatchIndex, usize>,
     /// The slices of each file.
     slices: HashMap<(u32, &'a str), Vec<(MiniBatchIndex, SliceRef<'a>)>>,
@@ -156,7 +156,7 @@ impl<'a> Done<'a> {
 
 /// Which index a mini-batch gets.
 struct Numbers {
-    /// Those of mini-batches without rows that are the same as before.
+    /// Indexes of mini-batches without rows, which keep them where they are as before.
     open: HashMap<Vec<u8>, MiniBatchIndex>,
     next: MiniBatchIndex,
     first_fresh: MiniBatchIndex,

@@ -29,10 +29,10 @@ use crate::job::corrected_plan::CorrectedPlan;
 use crate::job::count;
 use crate::job::reuse::listing;
 
-/// What became of the inputs of a job since its former starts.
+/// State of the inputs of a job beside its former starts.
 #[derive(Debug)]
 pub enum Inputs {
-    /// The mini-batches that have rows are those that the plan has.
+    /// Mini-batches that have rows are those that the plan has.
     AsTheyWere,
     /// Others were corrected, so that the plan is another.
     Corrected(Box<Corrected>),
@@ -44,7 +44,7 @@ pub struct Corrected {
     matched: Matched,
     /// Mini-batches that keep their rows.
     kept: u64,
-    /// What is known at the end of it.
+    /// Findings at the end of it.
     found: PlanEnd,
 }
 
@@ -76,7 +76,7 @@ pub async fn look(
     // What was listed when the job was submitted stays. A shuffle has its data in steps of its own.
     let lists_anew = |source: &InputSource| matches!(source, InputSource::Paths(_) | InputSource::List(_));
     if spec.shuffle.is_some()
-        || known.is_empty()
+        || (known.is_empty() && job.corrected.is_none())
         || !spec.inputs.iter().any(|input| lists_anew(&input.source))
         || is_listed_the_same(job).await
     {
@@ -109,22 +109,16 @@ pub async fn look(
     Ok(Inputs::Corrected(Box::new(Corrected { matched, kept, found })))
 }
 
-/// Whether the local files are, by name, size and time of change, those that the last start listed which planned to its end.
+/// Whether the local files are, by name, size and time of change, those that the last start listed; a start that did not plan to
+/// its end has not said.
 async fn is_listed_the_same(job: &JobContext) -> bool {
     if job.spec.inputs.iter().any(|input| matches!(input.source, InputSource::List(_))) {
         return false;
     }
-    let mut before = None;
-    for start in (1..job.incarnation).rev() {
-        if let Ok(note) = job.storage.get(&layout::listed(start)).await {
-            before = String::from_utf8(note.to_vec()).ok();
-            break;
-        }
-    }
-    let Some(before) = before else { return false };
+    let Ok(before) = job.storage.get(&layout::listed(job.incarnation - 1)).await else { return false };
     let spec = job.spec.clone();
     let now = tokio::task::spawn_blocking(move || listing::list(&spec, &|| false)).await;
-    matches!(now, Ok(Ok(Some(now))) if now == before)
+    matches!(now, Ok(Ok(Some(now))) if before == now.as_bytes())
 }
 
 /// The plan of the inputs as they are now, where mini-batches that have rows are not those of it; nothing where they are.
@@ -177,7 +171,8 @@ async fn each(job: &JobContext, mut take: impl FnMut(Batch) -> bool) -> Result<P
     }
 }
 
-/// What former starts noted of mini-batches, and of those with rows what is in their place now, where that is the same.
+/// Descriptors of mini-batches, as former starts noted them; of one with rows that nobody noted, the one in its place now serves
+/// where it is the same.
 async fn former(
     job: &JobContext,
     known: &KnownChecksums,
@@ -239,7 +234,7 @@ fn ends<'a>(bodies: impl Iterator<Item = &'a Bytes>) -> BTreeMap<String, u64> {
 }
 
 impl Corrected {
-    /// What was found, for a person.
+    /// A line for a person.
     pub fn words(&self) -> String {
         let open = self.matched.bodies.len() as u64 - self.kept;
         format!(
