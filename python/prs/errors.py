@@ -94,7 +94,10 @@ class JobFailed(JobError):
     @property
     def reason(self) -> str:
         """Why it failed, in a sentence."""
-        return (self.status.reason if self.status is not None else None) or ""
+        if self.status is None:
+            return ""
+        last_start = self.status.record.get("last_start") or {}
+        return self.status.reason or last_start.get("reason") or ""
 
 
 class Incomplete(JobError):

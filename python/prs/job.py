@@ -378,8 +378,10 @@ class Job:
         if (status.reason or "").startswith(_GONE):
             raise Killed(f"job {self._id}: {status.reason}; in Python: job.resume()", self._id, status)
         if check:
-            self._check(status)
+            self._check(status, None if child is None else status.record.get("last_start"))
+        # The program of a start without a result ends so, too, where the result of a start before it stands.
         ended_well = status.state != "completed" or child is None or child.exit_code in (0, 10)
+        ended_well = ended_well or status.record.get("last_start") is not None
         if child is not None and child.printed and not ended_well:
             # What belongs to its end did not work, such as the copy of its output.
             raise _NotFilled(_last_words(child.said), status, child.exit_code)
@@ -403,7 +405,15 @@ class Job:
             exit_code=code,
         )
 
-    def _check(self, status: Status) -> None:
+    def _check(self, status: Status, last_start: Mapping[str, Any] | None) -> None:
+        if last_start is not None:
+            # The start that this object ran.
+            how = f"{last_start['state']}: {last_start['reason']}"
+            stands = f"what start {last_start['result_of']} completed stands"
+            told = f"start {last_start['start']} of job {self._id} {how}; {stands}"
+            if last_start["state"] == "canceled":
+                raise Canceled(told, self._id, status, exit_code=130)
+            raise JobFailed(told, self._id, status, exit_code=42)
         if status.state == "failed":
             raise JobFailed(
                 f"job {self._id} failed: {status.reason}", self._id, status, self._traceback(), 42

@@ -89,6 +89,13 @@ def test_missing_items_raise_with_the_traceback_and_are_resumed(folder: Path):
         job.resume()
     with pytest.raises(prs.UsageError, match="mini_batch_size: it says which mini-batches there are"):
         job.resume(code="new", mini_batch_size=3)
+    mended = script.read_text()
+    script.write_text("def init(): raise OSError('no model')\ndef run(b): return b")
+    with pytest.raises(prs.JobFailed, match=r"start 2 .* failed: .*what start 1 completed stands") as raised:
+        job.resume(code="new").wait()
+    assert "no model" in raised.value.reason and raised.value.exit_code == 42
+    assert job.result(allow_incomplete=True).read_text() == "0\n2\n3\n"
+    script.write_text(mended)
     assert job.resume(code="new", run_max_try=2) is job
     assert job.wait().complete
     assert job.result().read_text() == "0\n3\n2\n3\n"

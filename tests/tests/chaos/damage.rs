@@ -137,7 +137,7 @@ fn code_that_was_replaced_never_runs() {
     fs::copy(archive(&other), archive(&job)).unwrap();
     job.mark("cure");
     let ended = job.resume();
-    job.has_failed(&ended, &["code/", "not what its name says"]);
+    job.has_failed_again(&ended, &["code/", "not what its name says"]);
     let refused = job.command(&["resubmit", &job.run().path().display().to_string()]);
     refused.expect_code(2);
     assert!(refused.stderr.contains("not what its name says"), "{}", refused.stderr);

@@ -140,7 +140,9 @@ async fn differs(
 }
 
 async fn is_another(job: &JobContext, known: &KnownChecksums) -> Result<bool, CorrectionError> {
-    let (mut is_another, mut met, end) = (false, 0, known.len());
+    // What a segment tells of numbers beyond the plan, the audit finds.
+    let end = known.iter().rposition(|known| *known != 0).map_or(0, |last| last + 1);
+    let (mut is_another, mut met) = (false, 0);
     each(job, |batch| {
         let known = known.iter().skip(batch.first as usize);
         is_another |= known.zip(&batch.bodies).any(|(known, body)| *known != 0 && *known != checksum(body));
