@@ -147,7 +147,7 @@ end_reasons! {
     /// What a step needs of another is not there.
     NoOutputOfStep { step: String, output: String } =
         "step {step} completed and brought no output {output}, which this step needs",
-    /// What a step needs of another was damaged since.
+    /// An output that a step needs of another was damaged since.
     OutputOfStepChanged { step: String, output: String, difference: String } =
         "output {output} of step {step} is not what the step brought: {difference}; prs resume runs step {step} again",
     /// Something else is in the output of a step.

@@ -87,7 +87,7 @@ impl Fixture {
             spec: Arc::new(record.spec.clone()),
             incarnation: record.incarnation,
             corrected: record.corrected,
-            order: Arc::default(),
+            known_order: Arc::default(),
             queue: Arc::new(EmbeddedQueue::default()),
             ledger: Arc::clone(ledger) as _,
             membership: Arc::new(membership),

@@ -12,7 +12,7 @@ use prs_orchestrator::segments::recover::recover;
 use crate::caller::Caller;
 use crate::failure::Failure;
 
-/// Looks at the inputs of `job`, a start that is to be made, beside what former starts left; `carried` are outcomes that it takes
+/// Compares the inputs of `job`, a start that is to be made, with what former starts left; `carried` are outcomes that it takes
 /// over. Where inputs were corrected, its plan comes back. With `may_be_elsewhere` inputs that this host cannot read are left to
 /// the workers, who plan then.
 pub(crate) async fn check(

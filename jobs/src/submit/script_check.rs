@@ -22,8 +22,8 @@ use crate::failure::Failure;
 const CHECK: &str = include_str!("script_check.py");
 /// How long it may take. What takes longer is not looked at.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Has the interpreter lead a group, which ends with this program: a watcher in the group waits for the end of standard input,
-/// of which this program has the other end.
+/// Makes the interpreter the leader of a group, which ends with this program: a watcher in the group reads standard input, and
+/// this program holds the other end.
 const GROUP: &str =
     "exec 3<&0; (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec \"$0\" \"$@\" 3<&- </dev/null";
 /// Lines that describe a syntax error: place, text, caret, message.

@@ -37,8 +37,8 @@ pub struct JobContext {
     pub incarnation: u32,
     /// The plan, where inputs were corrected since it was first made; else it is made of the inputs.
     pub corrected: Option<CorrectedPlan>,
-    /// The order of that, once it was read; see [`JobContext::order`].
-    pub order: Arc<OnceCell<Arc<PlanOrder>>>,
+    /// The order of that, once [`JobContext::order`] has read it.
+    pub known_order: Arc<OnceCell<Arc<PlanOrder>>>,
     /// Carries the mini-batches, under [`JobContext::queue_name`].
     pub queue: Arc<dyn Queue>,
     /// What the ledger keeps of this start.
@@ -89,7 +89,7 @@ impl JobContext {
             code: String::new(),
             incarnation,
             corrected: None,
-            order: Arc::default(),
+            known_order: Arc::default(),
             queue: Arc::new(EmbeddedQueue::default()),
             ledger: membership.job(&run),
             membership: Arc::new(membership),
@@ -122,7 +122,7 @@ impl JobContext {
             spec: Arc::new(record.spec.clone()),
             incarnation: record.incarnation,
             corrected: record.corrected,
-            order: Arc::default(),
+            known_order: Arc::default(),
             queue: Arc::clone(&fleet.queue),
             ledger: fleet.ledger.job(&run),
             membership: Arc::clone(&fleet.ledger),
@@ -146,14 +146,14 @@ impl JobContext {
         format!("prs.job.{}", self.run)
     }
 
-    /// Where in input order its mini-batches are; nothing where their indexes tell it.
+    /// Reads where in input order its mini-batches are, unless their indexes tell it.
     ///
     /// # Errors
     /// The storage fails, or gives back something else.
     pub async fn order(&self) -> Result<Option<Arc<PlanOrder>>, StorageError> {
         let Some(plan) = self.corrected else { return Ok(None) };
         let read = async || plan.order(&*self.storage).await.map(Arc::new);
-        self.order.get_or_try_init(read).await.map(|order| Some(Arc::clone(order)))
+        self.known_order.get_or_try_init(read).await.map(|order| Some(Arc::clone(order)))
     }
 
     /// How the tries of the job's mini-batches are bounded.

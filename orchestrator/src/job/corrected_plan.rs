@@ -75,7 +75,7 @@ impl PlanOrder {
         Self { indexes, positions }
     }
 
-    /// The position of a mini-batch; nothing where the plan has none with this index.
+    /// The position of a mini-batch, if the plan has one with this index.
     pub(crate) fn position(&self, index: MiniBatchIndex) -> Option<usize> {
         self.positions.get(index as usize).copied().filter(|position| *position != NOWHERE)
     }

@@ -28,7 +28,7 @@ pub struct Delivery<'a> {
     pub open: &'a Opener,
     /// What the pipeline may use of them.
     pub reach: Option<Arc<Reach>>,
-    /// The start of the pipeline; nothing where it has ended, so that no step runs again.
+    /// The start of the pipeline while it runs. Once it has ended no step runs again.
     pub start: Option<u32>,
 }
 

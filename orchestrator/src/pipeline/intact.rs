@@ -1,8 +1,8 @@
 //! Comparison of what finished steps brought, before the next step is given it, it is put to its place, or the pipeline ends.
 //!
-//! A step of a former start of the pipeline whose output was damaged since runs again: its output is cleared here, and whoever
-//! drives the pipeline starts it. A step of the present start does not, because others may read or change its output at
-//! this moment: what needs the output fails with its name, and the next start runs the step again.
+//! A step of a former start of the pipeline runs again if its output was damaged since: the output is cleared here, and the
+//! driver of the pipeline starts the step. A step of the present start does not run again, because others may read or change its
+//! output at this moment: the step that needs the output fails with its name, and the next start runs the damaged one again.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub enum Given {
 /// The pipeline whose outputs are compared.
 pub(super) struct Compared<'a> {
     pub(super) pipeline: &'a Pipeline,
-    /// Its start; nothing where it has ended, so that no step runs again.
+    /// Its start while it runs. Once it has ended no step runs again.
     pub(super) start: Option<u32>,
     /// Gives the prefix of a job.
     pub(super) storage: &'a (dyn Fn(&str) -> Arc<dyn Storage> + Sync),

@@ -157,13 +157,13 @@ async fn run(
     let some_ended = before.ended() > 0 || after > 0 || assignment.again;
     let (receiver, planner) = plan_aside(job, stop);
     let end = job.order().await?.map_or(0, |order| order.end());
-    let noted = job.corrected.is_none().then(|| NotedPlan::new(&job.storage, job.incarnation));
+    let noted = NotedPlan::of(job);
     let leased = Instant::now();
     let mut publisher =
         Publisher { job, owner, fence, assignment, after, some_ended, end, noted, stop, leased };
     let sent = publisher.publish(receiver).await;
     if let Some(noted) = &mut publisher.noted {
-        // What is not written by then is not known to a later start; the duty is not lost over it.
+        // A later start does not know the rest; the duty is not lost over it.
         let _ = tokio::time::timeout(job.policy.lease / 4, noted.finish()).await;
     }
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
@@ -248,7 +248,7 @@ struct Publisher<'a> {
     after: u64,
     /// Whether mini-batches of the rest of the plan may have their outcome.
     some_ended: bool,
-    /// What the checkpoint says of the end of the plan.
+    /// The end of the plan, as the checkpoint has it.
     end: MiniBatchIndex,
     /// The notes of a plan that is made here.
     noted: Option<NotedPlan>,

@@ -51,7 +51,7 @@ async fn put_list(
     Ok(checksum)
 }
 
-/// Returns the checksum of the list of the files that this start of the job brought; nothing where it brought none.
+/// Returns the checksum of the list of the files that this start of the job brought, if it brought any.
 pub(crate) async fn list_of(job: &JobContext) -> Result<Option<String>, StorageError> {
     super::checksum_of(&*job.storage, &layout::output_files(job.incarnation)).await
 }

@@ -69,7 +69,7 @@ pub(crate) struct Catalog {
     pub(crate) returned_by: BTreeMap<u32, u64>,
     /// Where the rows of each mini-batch are, in input order.
     pub(crate) rows: Vec<Option<RowRange>>,
-    /// What input order is, where the indexes of mini-batches do not tell it.
+    /// Input order, where the indexes of mini-batches do not tell it.
     order: Option<Arc<PlanOrder>>,
     /// The mini-batches from the first on that all have their outcome.
     pub(crate) prefix: Prefix,
@@ -135,7 +135,7 @@ impl Catalog {
         self.order = order;
     }
 
-    /// Where in input order a mini-batch is; nothing where the plan has it no more.
+    /// The place of a mini-batch in input order, if the plan still has it.
     fn position(&self, index: MiniBatchIndex) -> Option<usize> {
         self.order.as_ref().map_or(Some(index as usize), |order| order.position(index))
     }

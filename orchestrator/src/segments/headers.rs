@@ -16,7 +16,7 @@ const SHOWN: usize = 80;
 /// The headers of the outcomes so far.
 #[derive(Debug, Default)]
 pub(crate) struct Headers {
-    /// Those of DataFrames with rows, by the start of the job that returned them.
+    /// Headers of DataFrames with rows, by the start of the job that returned them.
     of_rows: BTreeMap<u32, StartHeaders>,
     /// The first one of a DataFrame without rows.
     of_none: Option<(MiniBatchIndex, String)>,

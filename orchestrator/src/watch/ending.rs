@@ -357,6 +357,9 @@ fn headers<'a>(spec: &JobSpec, catalog: &'a Catalog) -> Option<&'a Headers> {
 pub(super) fn of_foreign_columns(spec: &JobSpec, catalog: &Catalog) -> Vec<Damaged> {
     let present = catalog.incarnation;
     let foreign = headers(spec, catalog).map(|headers| headers.foreign_starts(present)).unwrap_or_default();
+    if foreign.is_empty() {
+        return Vec::new();
+    }
     let written = catalog.segments.iter().zip(&catalog.written_by);
     let of_them = written.filter(|(_, start)| foreign.contains(start));
     let damaged = of_them.map(|(key, start)| Damaged {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use prs_jobs::homes::Seen;
 use prs_jobs::list::{Listed, Wanted};
+use prs_orchestrator::job::words;
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::{Format, List};
@@ -71,6 +72,7 @@ fn print(found: Listed, format: Format, terminal: &Term) -> Result<(), Failure> 
         .into_iter()
         .map(|Seen { record, result, standing }| {
             let waits = standing.waits().filter(|_| !result.state.is_final());
+            let last_start = words::last_start(&result);
             vec![
                 result.job_id,
                 colours::state(result.state.as_str(), result.state, !result.findings.complete).to_string(),
@@ -78,8 +80,8 @@ fn print(found: Listed, format: Format, terminal: &Term) -> Result<(), Failure> 
                 format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
                 result.mini_batches.failed.to_string(),
                 duration(result.seconds),
-                result
-                    .reason
+                last_start
+                    .or(result.reason)
                     .or(waits)
                     .or_else(|| result.reused.map(|job| format!("given the output of {job}")))
                     .unwrap_or_default()

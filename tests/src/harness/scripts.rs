@@ -31,6 +31,13 @@ def run(mini_batch, context):
     return [os.path.basename(path) for path in mini_batch]
 "#;
 
+/// A table for [`PICKY`]: forty records with this `text`, but for those that have another.
+pub fn picky_table(usual: &str, other: &[(usize, &str)]) -> String {
+    let text = |n| other.iter().find(|(at, _)| *at == n).map_or(usual, |(_, text)| text);
+    let records = (0..40).map(|n| format!("{n},{}\n", text(n)));
+    std::iter::once("n,text\n".to_owned()).chain(records).collect()
+}
+
 /// Fails on a record of a table whose `text` is `bad`; gives `n` and `text` of the others.
 pub const PICKY: &str = r#"
 def run(mini_batch):

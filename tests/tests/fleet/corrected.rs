@@ -1,18 +1,11 @@
 //! Inputs that are corrected before a job of a fleet goes on (spec S11): whoever publishes the plan finds the corrected one.
 
-use std::fmt::Write;
-
-use prs_tests::harness::{Fleet, Job, PICKY};
+use prs_tests::harness::{Fleet, Job, PICKY, picky_table};
 use serde_json::json;
 
-/// A table of forty records, of which these have another text.
+/// A table of which these records have another text.
 fn table(other: &[(usize, &str)]) -> String {
-    let mut table = "n,text\n".to_owned();
-    for n in 0..40 {
-        let text = other.iter().find(|(at, _)| *at == n).map_or("as it was", |(_, text)| text);
-        writeln!(table, "{n},{text}").unwrap();
-    }
-    table
+    picky_table("as it was", other)
 }
 
 /// The rows of a job that runs on this table alone.

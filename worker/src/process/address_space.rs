@@ -15,7 +15,7 @@ pub(crate) fn name_limit(error: &mut ErrorInfo) {
     }
 }
 
-/// What is added to the error of a process that could not be started; nothing without a limit.
+/// Words to add to the error of a process that could not be started; none without a limit.
 pub(crate) fn hint() -> String {
     limit().map(told).unwrap_or_default()
 }

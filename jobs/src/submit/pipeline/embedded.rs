@@ -152,7 +152,7 @@ fn wish(run: &PipelineRun<'_>) -> Option<EndReason> {
     interrupted.or_else(|| run_folder::wish_to_cancel(&run.folder).map(|who| EndReason::Canceled { who }))
 }
 
-/// Runs the step at `at` to its end, or the one in front of it that has to run again; nothing where the user interrupts it before.
+/// Runs the step at `at` to its end, or the one in front of it that has to run again, unless the user interrupts it before.
 async fn start(
     run: &mut PipelineRun<'_>,
     storage: &Arc<dyn Storage>,

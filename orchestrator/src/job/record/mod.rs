@@ -55,7 +55,7 @@ pub struct JobRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listed: Option<String>,
     /// Checksum (SHA-256, in hexadecimal) of the list of the files that mini-batches brought to the output
-    /// ([`layout::output_files`]), once the job has ended; nothing where they brought none.
+    /// ([`layout::output_files`]), once the job has ended, if they brought any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brought: Option<String>,
     /// Where the job stands.
@@ -64,7 +64,7 @@ pub struct JobRecord {
     pub status: Status,
     /// How the job ended.
     pub result: Option<JobResult>,
-    /// The end of a former start with a result, while this one has none.
+    /// The end of the last start with a result, where this one is no such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_end: Option<Box<FormerEnd>>,
     /// The folder of the statistics of this start, once it has ended; nothing where there are none.
@@ -461,7 +461,10 @@ impl JobRecord {
         self.started_us = now_us();
         self.state = JobState::Queued;
         let (statistics, brought) = (self.statistics.take(), self.brought.take());
-        if let Some(mut result) = self.result.take().filter(JobResult::has_result) {
+        // A step runs again where its output is damaged: nothing of that stands.
+        if let Some(mut result) =
+            self.result.take().filter(|result| result.has_result() && self.parent.is_none())
+        {
             result.findings.last_start = None;
             let status = self.status.clone();
             self.former_end = Some(Box::new(FormerEnd { start, result, status, statistics, brought }));
@@ -476,10 +479,12 @@ impl JobRecord {
     }
 
     /// Ends this start with `result`. Where that is none, and a former start had one, that stands, and says how this one ended.
+    /// May be repeated: the record may have to be written again.
     pub(crate) fn end_with(&mut self, result: JobResult) {
-        match self.former_end.take() {
-            Some(former) if !result.has_result() => {
-                let FormerEnd { start: result_of, result: mut stands, status, statistics, brought } = *former;
+        match self.former_end.as_deref().cloned() {
+            Some(FormerEnd { start: result_of, result: mut stands, status, statistics, brought })
+                if !result.has_result() =>
+            {
                 stands.findings.last_start = Some(LastStart {
                     start: self.incarnation,
                     result_of,
@@ -491,7 +496,7 @@ impl JobRecord {
             }
             _ => {
                 self.state = result.state;
-                self.result = Some(result);
+                (self.result, self.former_end) = (Some(result), None);
             }
         }
     }

@@ -29,6 +29,38 @@ pub(crate) fn end(record: &mut JobRecord) {
     });
 }
 
+#[test]
+fn a_start_without_a_result_leaves_that_of_a_former_one_however_often_it_is_written() {
+    let mut record = record();
+    end(&mut record);
+    (record.brought, record.statistics) = (Some("5f".to_owned()), Some("logs".to_owned()));
+    let completed = record.clone();
+    let mut failed = record.result.clone().unwrap();
+    (failed.state, failed.reason) = (JobState::Failed, Some("broken".to_owned()));
+    for start in [2, 3] {
+        record.start_again();
+        assert_eq!((record.result.is_none(), &record.brought, &record.statistics), (true, &None, &None));
+        for _ in 0..2 {
+            record.end_with(failed.clone());
+            let mut result = record.result.clone().unwrap();
+            let last = result.findings.last_start.take().unwrap();
+            assert_eq!((last.start, last.result_of, last.state), (start, 1, JobState::Failed));
+            assert_eq!((Some(result), record.result_start()), (completed.result.clone(), 1));
+            assert_eq!((&record.brought, &record.statistics), (&completed.brought, &completed.statistics));
+        }
+    }
+    // One with a result is the last.
+    record.start_again();
+    let whole = completed.result.clone().unwrap();
+    record.end_with(whole.clone());
+    assert_eq!((record.result.as_ref(), record.result_start(), &record.former_end), (Some(&whole), 4, &None));
+    // A step is made anew where its output is damaged.
+    record.parent = Some(Parent { job_id: "p".to_owned(), step: "a".to_owned(), start: 1 });
+    record.start_again();
+    record.end_with(failed.clone());
+    assert_eq!((record.state, record.result), (JobState::Failed, Some(failed)));
+}
+
 #[tokio::test]
 async fn a_record_replaces_the_one_that_was_read_and_no_other() {
     let folder = tempfile::tempdir().unwrap();

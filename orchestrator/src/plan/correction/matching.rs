@@ -1,7 +1,7 @@
 //! A plan of corrected inputs: mini-batches that have rows stay as they are, the rest is planned anew.
 //!
-//! What is compared is content. A slice of text is as it was where its bytes have the checksum, and its file the columns and
-//! types, that it was read with; a whole file, and a file of Parquet, where its version is the same.
+//! Content is compared. A slice of text is as it was where its bytes have the checksum, and its file the columns and types, that
+//! it was read with; a whole file, and a file of Parquet, where its version is the same.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -113,10 +113,8 @@ struct Done<'a> {
     bodies: HashMap<MiniBatchIndex, &'a Bytes>,
     /// By their keys.
     groups: HashMap<(u32, &'a [u8]), MiniBatch<'a>>,
-    /// Of each whole file those that have it, with its version then.
+    /// By whole file, each with the version of that file then.
     files: HashMap<FileKey<'a>, VecDeque<(MiniBatchIndex, Option<FileVersion>)>>,
-    /// How many whole files of each were not met yet.
-    files_left: HashMap<MiniBatchIndex, usize>,
     /// The slices of each file.
     slices: HashMap<(u32, &'a str), Vec<(MiniBatchIndex, SliceRef<'a>)>>,
     /// All others, as they are but for their index.
@@ -140,7 +138,6 @@ impl<'a> Done<'a> {
                         let entry = (index, versions.next());
                         done.files.entry((input, base, path)).or_default().push_back(entry);
                     }
-                    done.files_left.insert(index, paths.len());
                 }
                 Work::Slice(slice) => {
                     done.slices.entry((input, slice.origin)).or_default().push((index, *slice));
@@ -261,9 +258,6 @@ impl<'a> Plan<'a> {
                     if self.done.bodies.contains_key(&index) {
                         group.hand_over(self);
                         self.keep(index);
-                    }
-                    if let Some(left) = self.done.files_left.get_mut(&index) {
-                        *left -= 1;
                     }
                     continue;
                 }
@@ -417,14 +411,14 @@ fn slices_differ(was: &[SliceRef<'_>], is: &[SliceRef<'_>], draws: bool) -> Opti
     is.get(was.len()).map(|added| (added.origin.to_owned(), Change::Group))
 }
 
-/// In which way a slice is not what it was; nothing where it is.
+/// Compares a slice with what it was.
 fn slice_differs(was: &SliceRef<'_>, is: &SliceRef<'_>, draws: bool) -> Option<Change> {
     let place = |slice: &SliceRef<'_>| (slice.start, slice.end, slice.records, slice.checksum, slice.taken);
     if was.reader != is.reader {
         return Some(types_differ(was.reader, is.reader));
     }
     let is_placed = place(was) == place(is) && (!draws || was.first_record == is.first_record);
-    // Of Parquet the checksum says nothing but that its footer is the same.
+    // The checksum of Parquet is that of its footer alone.
     let is_same = is_placed && was.columns == is.columns && (was.version == is.version || !is_parquet(is));
     (!is_same).then_some(Change::Content(None))
 }
@@ -433,7 +427,7 @@ fn is_parquet(slice: &SliceRef<'_>) -> bool {
     matches!(message_pack::decode(slice.reader), Ok(TableReader::Parquet(_) | TableReader::Arrow))
 }
 
-/// Why a file cannot be cut around what has rows; nothing where it may be tried.
+/// Finds why a file cannot be cut around its slices with rows.
 fn why_not_cut(
     done: &[(MiniBatchIndex, SliceRef<'_>)],
     slices: &[SliceRef<'_>],

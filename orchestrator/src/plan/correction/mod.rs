@@ -1,8 +1,8 @@
 //! A later start of a job whose inputs are not what they were: found out before anything is touched.
 //!
-//! Inputs that failed may be corrected before a job goes on. Mini-batches that have rows keep them where what they were made of
-//! is as it was; all else is planned anew, behind them in number and in its place in the result. Where it is not, the job cannot go on: rows of
-//! old and new data would be mixed.
+//! Inputs that failed may be corrected before a job goes on. Mini-batches that have rows keep them where their data is as it was;
+//! all else is planned anew, behind them in number and in its place in the result. Where that data is another, the job cannot go
+//! on: rows of old and new data would be mixed.
 
 mod changes;
 mod matching;
@@ -73,17 +73,11 @@ pub async fn look(
     end: MiniBatchIndex,
 ) -> Result<Inputs, CorrectionError> {
     let spec = &job.spec;
-    // What was listed when the job was submitted stays. A shuffle has its data in steps of its own.
-    let lists_anew = |source: &InputSource| matches!(source, InputSource::Paths(_) | InputSource::List(_));
-    if spec.shuffle.is_some()
-        || (known.is_empty() && job.corrected.is_none())
-        || !spec.inputs.iter().any(|input| lists_anew(&input.source))
-        || is_listed_the_same(job).await
-    {
+    let has_no_rows = known.is_empty() && job.corrected.is_none();
+    if has_no_rows || !stored::may_change(spec) || is_listed_the_same(job).await {
         return Ok(Inputs::AsTheyWere);
     }
-    let Some(natural) = differs(job, known).await? else { return Ok(Inputs::AsTheyWere) };
-    let (natural, found) = natural;
+    let Some((natural, found)) = differs(job, known).await? else { return Ok(Inputs::AsTheyWere) };
     let former = former(job, known, end, &natural).await?;
     let kept = former.done.len() as u64;
     let matched = {
@@ -121,7 +115,7 @@ async fn is_listed_the_same(job: &JobContext) -> bool {
     matches!(now, Ok(Ok(Some(now))) if before == now.as_bytes())
 }
 
-/// The plan of the inputs as they are now, where mini-batches that have rows are not those of it; nothing where they are.
+/// Plans the inputs as they are now, where mini-batches that have rows are not those of that plan.
 async fn differs(
     job: &JobContext,
     known: &KnownChecksums,
@@ -140,7 +134,7 @@ async fn differs(
 }
 
 async fn is_another(job: &JobContext, known: &KnownChecksums) -> Result<bool, CorrectionError> {
-    // What a segment tells of numbers beyond the plan, the audit finds.
+    // The audit finds outcomes of numbers beyond the plan.
     let end = known.iter().rposition(|known| *known != 0).map_or(0, |last| last + 1);
     let (mut is_another, mut met) = (false, 0);
     each(job, |batch| {

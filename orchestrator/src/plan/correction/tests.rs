@@ -132,7 +132,7 @@ impl Done {
     /// Notes the plan, and ends about half of what is left of it.
     async fn run(&mut self, random: &mut Random) {
         if self.job.corrected.is_none() {
-            let mut noted = NotedPlan::new(&self.job.storage, self.job.incarnation);
+            let mut noted = NotedPlan::of(&self.job).unwrap();
             self.bodies.chunks(3).for_each(|bodies| noted.add(bodies));
             noted.finish().await;
         }
@@ -180,7 +180,7 @@ impl Done {
             Inputs::Corrected(corrected) => corrected,
         };
         let plan = corrected.store(&*job.storage, job.incarnation).await.unwrap();
-        self.job = JobContext { corrected: Some(plan), order: Arc::default(), ..job };
+        self.job = JobContext { corrected: Some(plan), known_order: Arc::default(), ..job };
         let order = self.job.order().await.unwrap().unwrap();
         let (mut pieces, _reader) = plan_aside(&self.job, &CancellationToken::new());
         self.bodies.clear();

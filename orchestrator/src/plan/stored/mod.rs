@@ -1,7 +1,8 @@
 //! Descriptors of a plan in the job's storage, as they were published: a later start tells by them of which bytes the
 //! mini-batches were that have rows already.
 //!
-//! Every start notes its plan. What it has not noted when it is killed, the last second of it at most, is not known later.
+//! Every start notes its plan, where inputs may change. What it has not noted when it is killed, the last second of it at most, is
+//! not known later.
 //! Where inputs were corrected between two starts, the plan is made once, by whoever resumes the job, and everyone who
 //! publishes or audits it reads it here.
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prs_common::checksum::crc32c;
+use prs_common::job::{InputSource, JobSpec};
 use prs_common::layout;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
@@ -27,6 +29,13 @@ const PART: usize = 4 << 20;
 /// Compression that costs nearly nothing; descriptors of one plan are alike.
 const LEVEL: i32 = 1;
 
+/// Whether a later start of a job with these settings may find other inputs: those that are listed when it runs. What was listed
+/// when it was submitted stays, and a shuffle has its data in steps of its own.
+pub(super) fn may_change(spec: &JobSpec) -> bool {
+    let is_listed = |source: &InputSource| matches!(source, InputSource::Paths(_) | InputSource::List(_));
+    spec.shuffle.is_none() && spec.inputs.iter().any(|input| is_listed(&input.source))
+}
+
 /// Stores the plan of the start `start`, whose mini-batches have these descriptors, in input order.
 pub(super) async fn store(
     storage: &dyn Storage,
@@ -36,7 +45,7 @@ pub(super) async fn store(
 ) -> Result<CorrectedPlan, StorageError> {
     let mut parts = 0;
     for part in cut(bodies) {
-        put_part(storage, start, parts, part).await?;
+        put_part(storage, start, parts, part.to_vec()).await?;
         parts += 1;
     }
     let order = PlanOrder::of(bodies, end).encode();
@@ -74,7 +83,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// What former starts noted of their plans: the descriptors of each mini-batch, the newest last.
+/// Notes of former starts on their plans: the descriptors of each mini-batch, the newest last.
 #[derive(Debug, Default)]
 pub(super) struct FormerPlans {
     pub(super) bodies: BTreeMap<MiniBatchIndex, Vec<Bytes>>,
@@ -157,9 +166,10 @@ async fn put_part(
     storage: &dyn Storage,
     start: u32,
     part: u32,
-    bodies: &[Bytes],
+    bodies: Vec<Bytes>,
 ) -> Result<(), StorageError> {
-    let object = encode(bodies);
+    let encoded = tokio::task::spawn_blocking(move || encode(&bodies)).await;
+    let object = encoded.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     storage.put(&layout::noted_plan(start, part), object.into(), PutMode::Overwrite).await.map(drop)
 }
 

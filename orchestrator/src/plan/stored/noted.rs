@@ -7,7 +7,8 @@ use bytes::Bytes;
 use prs_common::storage::Storage;
 use tokio::task::JoinSet;
 
-use super::{PART, put_part};
+use super::{PART, may_change, put_part};
+use crate::JobContext;
 
 /// How long a descriptor that is published may be without its note.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -25,17 +26,17 @@ pub(crate) struct NotedPlan {
 }
 
 impl NotedPlan {
-    /// The notes of the start `start` of the job in `storage`.
-    pub(crate) fn new(storage: &Arc<dyn Storage>, start: u32) -> Self {
-        Self {
-            storage: Arc::clone(storage),
-            start,
+    /// The notes of `job` on its plan, unless that is stored already or its inputs stay.
+    pub(crate) fn of(job: &JobContext) -> Option<Self> {
+        (job.corrected.is_none() && may_change(&job.spec)).then(|| Self {
+            storage: Arc::clone(&job.storage),
+            start: job.incarnation,
             part: 0,
             bodies: Vec::new(),
             bytes: 0,
             written: None,
             writing: JoinSet::new(),
-        }
+        })
     }
 
     /// Takes in descriptors that are about to be published.
@@ -68,7 +69,7 @@ impl NotedPlan {
         (self.bytes, self.written) = (0, Some(Instant::now()));
         self.part += 1;
         self.writing.spawn(async move {
-            if let Err(error) = put_part(&*storage, start, part, &bodies).await {
+            if let Err(error) = put_part(&*storage, start, part, bodies).await {
                 tracing::warn!(%error, "a later start of the job will not know all of this plan");
             }
         });
