@@ -52,6 +52,30 @@ impl Crc32c {
     }
 }
 
+/// CRC-64/NVME of bytes that come piece by piece: of whole files, of which there are many.
+#[derive(Debug, Clone)]
+pub struct Crc64 {
+    digest: Digest,
+}
+
+impl Default for Crc64 {
+    fn default() -> Self {
+        Self { digest: Digest::new(CrcAlgorithm::Crc64Nvme) }
+    }
+}
+
+impl Crc64 {
+    /// Takes the next bytes in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+    }
+
+    /// The checksum of all bytes so far.
+    pub fn finish(&self) -> u64 {
+        self.digest.finalize()
+    }
+}
+
 /// The checksum that a store keeps of a whole object. The writer of the object chose the algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredChecksum {

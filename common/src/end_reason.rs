@@ -80,7 +80,7 @@ end_reasons! {
 
     /// The model is not to be had on the host.
     NoModel { path: String, error: String } = "the model {path} cannot be read: {error}",
-    /// The model stays where it is, and was changed between two starts of the job.
+    /// The model stays where it is, and was changed since the job was first started.
     ModelChanged { path: String } =
         "the model changed since the job was first started: {path} is not what it was; submit the job as a new one",
 
@@ -113,7 +113,7 @@ end_reasons! {
     NotPrepared { folder: String, error: String } = "cannot prepare {folder}: {error}",
     /// A side input is not to be had.
     SideInputNotRead { name: String, error: String } = "side input {name} cannot be read: {error}",
-    /// A side input that stays where it is was changed between two starts of the job.
+    /// A side input that stays where it is was changed since the job was first started.
     SideInputChanged { name: String, path: String } =
         "side input {name} changed since the job was first started: {path} is not what it was; submit the job as a new one",
     /// There is no room for inputs.

@@ -4,7 +4,7 @@
 //! copy that kept its time; so it stands in descriptors, and the reader of the file compares. Which file it is
 //! (device and inode) means something on one host only, and there it also finds a file that was replaced by another
 //! of the same size and time. Deliberately absent: the time of change of the inode, which moves when a file is
-//! linked or its permissions change.
+//! linked or its permissions change; [`FileContent`](crate::file_content::FileContent) has it.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -131,7 +131,7 @@ impl SeenFile {
 
 /// Whether the file system at `path` gives a file one number as long as it lives. Those in user space and those of SMB
 /// may number a file anew once no program holds it.
-fn numbers_last(path: &Path) -> bool {
+pub fn numbers_last(path: &Path) -> bool {
     const NUMBERED_ANEW: [u64; 4] = [0x6573_5546, 0x517b, 0xff53_4d42, 0xfe53_4d42];
     let kind = rustix::fs::statfs(path).map(|system| system.f_type as u64 & u64::from(u32::MAX));
     kind.is_ok_and(|kind| !NUMBERED_ANEW.contains(&kind))
@@ -148,11 +148,9 @@ pub struct PackedVersions {
 impl PackedVersions {
     /// Appends a version.
     pub fn push(&mut self, version: &FileVersion) {
-        let moved = version.seconds.wrapping_sub(self.seconds);
+        put_number(&mut self.bytes, version.size);
+        put_distance(&mut self.bytes, self.seconds, version.seconds);
         self.seconds = version.seconds;
-        self.put(version.size);
-        // Small numbers for small distances, whether ahead or back.
-        self.put(((moved << 1) ^ (moved >> 63)) as u64);
         self.bytes.extend_from_slice(&version.nanoseconds.to_le_bytes());
     }
 
@@ -165,15 +163,6 @@ impl PackedVersions {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.seconds = 0;
-    }
-
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
-    fn put(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.bytes.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
     }
 }
 
@@ -189,16 +178,37 @@ impl FromIterator<FileVersion> for PackedVersions {
 pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = FileVersion> {
     let (mut rest, mut seconds) = (bytes, 0_i64);
     std::iter::from_fn(move || {
-        let size = take(&mut rest)?;
-        let moved = take(&mut rest)?;
+        let size = take_number(&mut rest)?;
+        seconds = take_distance(&mut rest, seconds)?;
         let (nanoseconds, after) = rest.split_first_chunk()?;
         rest = after;
-        seconds = seconds.wrapping_add((moved >> 1) as i64 ^ -((moved & 1) as i64));
         Some(FileVersion { size, seconds, nanoseconds: u32::from_le_bytes(*nanoseconds) })
     })
 }
 
-fn take(rest: &mut &[u8]) -> Option<u64> {
+/// Appends a number: seven bits a byte, the lowest first; the highest bit says that more follow.
+pub(crate) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Appends a number by its distance from the one before it: a small one is short, whether ahead or back.
+pub(crate) fn put_distance(bytes: &mut Vec<u8>, before: i64, number: i64) {
+    let moved = number.wrapping_sub(before);
+    put_number(bytes, ((moved << 1) ^ (moved >> 63)) as u64);
+}
+
+/// Takes what [`put_distance`] appended off the front.
+pub(crate) fn take_distance(rest: &mut &[u8], before: i64) -> Option<i64> {
+    let moved = take_number(rest)?;
+    Some(before.wrapping_add((moved >> 1) as i64 ^ -((moved & 1) as i64)))
+}
+
+/// Takes what [`put_number`] appended off the front.
+pub(crate) fn take_number(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let (&byte, after) = rest.split_first()?;

@@ -14,6 +14,7 @@ pub mod config;
 pub mod dataset;
 pub mod end_reason;
 pub mod failpoint;
+pub mod file_content;
 pub mod file_version;
 pub mod hexadecimal;
 mod host_name;
@@ -49,4 +50,4 @@ pub mod try_table;
 pub mod wire;
 
 pub use hexadecimal::{bytes_of, hexadecimal};
-pub use host_name::host_name;
+pub use host_name::{host_id, host_name};

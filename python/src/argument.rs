@@ -30,6 +30,8 @@ impl Making<'_> {
         descriptor: &[u8],
     ) -> Result<(Option<Bound<'py, PyAny>>, u64), ErrorInfo> {
         let failed = |error: PyErr| load_error(py, self.describer, &error);
+        let input = self.connection.start.inputs.get(mini_batch.input as usize);
+        self.watch.next(input.filter(|input| input.is_local).map(|_| mini_batch.input));
         match &mini_batch.work {
             Work::Files { base, paths, versions, .. } => {
                 self.watch.begin(py, base, paths, versions)?;
@@ -43,6 +45,9 @@ impl Making<'_> {
                 })?;
                 let loaded =
                     reader.load_all(py, mini_batch.input, mini_batch.work.slices()).map_err(failed)??;
+                if reader.reads_parquet() {
+                    mini_batch.work.slices().iter().for_each(|slice| self.watch.note_slice(py, *slice));
+                }
                 for notice in loaded.notices {
                     self.connection.notice(py, notice).map_err(failed)?;
                 }

@@ -177,7 +177,7 @@ impl<'py> Turns<'_, 'py> {
         match result {
             Ok((Returned { count, header, missing }, files)) => {
                 (outcome.returned, outcome.header, outcome.files) = (count, header, files);
-                outcome.error = missing;
+                (outcome.error, outcome.contents) = (missing, self.watch.take());
             }
             Err(error) => {
                 outcome.error = Some(error);

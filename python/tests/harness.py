@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 8
+PROTOCOL = 9
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -69,6 +69,7 @@ class Outcome(NamedTuple):
     load_us: int
     error: Error | None
     printed: list[list[int]] | None = None
+    contents: list[Any] | None = None
 
     @classmethod
     def of(cls, fields: list[Any]) -> Outcome:

@@ -88,6 +88,7 @@ fn every_field_arrives_and_many_outcomes_share_a_frame() {
         run_us: 7,
         load_us: 8,
         error: Some(error),
+        contents: None,
         printed: Some(Printed { stdout: (9, 10), stderr: (11, 12) }),
     };
     add(&outbox, Outcome { rows: 0, ..full.clone() }, b"row\n");

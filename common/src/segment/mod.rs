@@ -16,6 +16,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::crc32c;
+use crate::file_content::Contents;
 use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 
 pub use bundle::{Bundle, Bundled};
@@ -168,10 +169,12 @@ pub struct TryRecord {
     /// Until `run()` began, microseconds: making its argument of the data.
     #[serde(default)]
     pub load_us: u64,
-    /// Where in the logs of its process what it printed is, of a try that failed or took [`LONG`] and printed anything. It is
-    /// written where it is there alone: all other records have the form that they had before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where in the logs of its process what it printed is, of a try that failed or took [`LONG`] and printed anything.
+    #[serde(default)]
     pub printed: Option<Printed>,
+    /// Contents of the local files that it had, where their content is not in its descriptor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Box<Contents>>,
 }
 
 impl TryRecord {

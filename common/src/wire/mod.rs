@@ -14,6 +14,7 @@ mod frame;
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_content::Contents;
 use crate::job::{NamedOutput, OutputFormat};
 use crate::segment::Printed;
 use crate::source_line::SourceLine;
@@ -21,7 +22,7 @@ use crate::source_line::SourceLine;
 pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -127,6 +128,9 @@ pub struct InputInfo {
     /// read; nothing where the slices are given as they are read.
     #[serde(default)]
     pub table: Option<String>,
+    /// Whether its files are local ones of the user, of whose content a later start has to know.
+    #[serde(default)]
+    pub is_local: bool,
 }
 
 /// One mini-batch handed to a process.
@@ -213,9 +217,11 @@ pub struct Outcome {
     pub load_us: u64,
     /// Absent when the try succeeded; one of [`Stage::Items`] says why a try that stands lacks items.
     pub error: Option<ErrorInfo>,
-    /// Where what it printed is, of a try that failed or took long and printed anything. Written where it is there alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where what it printed is, of a try that failed or took long and printed anything.
     pub printed: Option<Printed>,
+    /// Contents of the local files that it had, of a try that succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<Box<Contents>>,
 }
 
 /// An error inside a process.

@@ -5,9 +5,9 @@ use prs_common::ledger::{EmbeddedLedger, Ledger};
 use prs_common::private_folder::PrivateFolder;
 use prs_common::tree::remove_tree;
 use prs_orchestrator::JobContext;
-use prs_orchestrator::plan::correction::{Corrected, CorrectionError, Inputs, look};
+use prs_orchestrator::plan::correction::{Corrected, CorrectionError, Inputs, WithRows, look};
 use prs_orchestrator::segments::carry::Carried;
-use prs_orchestrator::segments::recover::recover;
+use prs_orchestrator::segments::recover::{Recovered, recover};
 
 use crate::caller::Caller;
 use crate::failure::Failure;
@@ -27,12 +27,11 @@ pub(crate) async fn check(
     let looked = async {
         job.ledger.create(job.try_limits()).await?;
         let mut recovered = recover(&job).await?;
-        for (index, checksum) in carried.into_iter().flat_map(Carried::checksums) {
-            let at = index as usize;
-            recovered.known.resize(recovered.known.len().max(at + 1), 0);
-            recovered.known[at] = checksum;
+        if let Some(carried) = carried {
+            carried.enter(&mut recovered);
         }
-        anyhow::Ok(look(&job, &recovered.known, recovered.end).await)
+        let Recovered { known: checksums, contents, end, .. } = recovered;
+        anyhow::Ok(look(&job, WithRows { checksums, contents, end }).await)
     };
     let looked = looked.await.context("cannot read what is done already");
     if let Err(error) = remove_tree(&job.work) {

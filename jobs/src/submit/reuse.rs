@@ -15,6 +15,7 @@ use prs_common::job::{JobSpec, OutputAction};
 use prs_common::layout;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::storage::{LocalStorage, PutMode, Storage, StorageError, StorageExt};
+use prs_orchestrator::inputs::listed::{self, Listed};
 use prs_orchestrator::job::reuse;
 use prs_orchestrator::publish::former::{FormerError, FormerOutput};
 use prs_orchestrator::report::error_list::ErrorList;
@@ -52,15 +53,45 @@ pub(crate) fn note_refused(former: &JobRecord, error: &FormerError, caller: &dyn
     }
 }
 
-/// The sum of the local files that a job names; nothing where they cannot be compared with those of another job.
-pub(crate) async fn listed(spec: &JobSpec) -> Option<String> {
+/// Takes those of the `formers` of a job away that had other local files than it has; returns what was listed of these.
+pub(crate) async fn keep_those_with_files_of<T>(
+    spec: &JobSpec,
+    formers: &mut Vec<T>,
+    record: impl Fn(&T) -> &JobRecord,
+) -> Option<Listed> {
+    if !reuse::has_local_files(spec) || formers.is_empty() {
+        return None;
+    }
+    // The run says better what is wrong with its inputs.
+    let now = aside(spec, |spec, stop| listed::list(spec, stop)).await.and_then(Result::ok).flatten();
+    let Some(now) = now else {
+        formers.clear();
+        return None;
+    };
+    let listed = |former: &T| record(former).listed.clone();
+    let is_same = |former: &T| listed(former).is_some_and(|listed| listed.is_same(&now));
+    if formers.iter().any(is_same) {
+        formers.retain(is_same);
+        return Some(now);
+    }
+    formers.retain(|former| listed(former).is_some_and(|listed| listed.asks_for_contents(&now)));
+    if !formers.is_empty() {
+        let read = aside(spec, |spec, stop| listed::contents(spec, stop)).await;
+        let contents = read.and_then(Result::ok).flatten();
+        formers.retain(|former| listed(former).is_some_and(|listed| Some(listed.contents) == contents));
+    }
+    Some(now)
+}
+
+/// Does `work` on a thread that may wait for long, until nobody asks any more.
+async fn aside<T: Send + 'static>(
+    spec: &JobSpec,
+    work: impl FnOnce(&JobSpec, &dyn Fn() -> bool) -> T + Send + 'static,
+) -> Option<T> {
     let stop = CancellationToken::new();
     let _stops = stop.clone().drop_guard();
     let spec = spec.clone();
-    let listed =
-        tokio::task::spawn_blocking(move || reuse::listing::list(&spec, &|| stop.is_cancelled())).await;
-    // The run says better what is wrong with its inputs.
-    listed.ok()?.ok()?
+    tokio::task::spawn_blocking(move || work(&spec, &|| stop.is_cancelled())).await.ok()
 }
 
 /// The name of the result in the output; nothing for a job that appends no rows.
@@ -100,13 +131,9 @@ pub(crate) async fn from_folder(
 ) -> Result<Option<JobResult>, Failure> {
     let Some(recipe) = record.recipe.clone() else { return Ok(None) };
     let mut formers = with_recipe(folder, runs, &recipe).await;
-    let has_local_files = reuse::has_local_files(&record.spec);
-    if formers.is_empty() {
-        return Ok(None);
-    }
-    let listed = if has_local_files { listed(&record.spec).await } else { None };
-    formers.retain(|former| reuse::fits(&former.record, &recipe, listed.as_deref()));
+    formers.retain(|former| reuse::fits(&former.record, &recipe));
     formers.sort_by_key(|former| reuse::rank(&former.record));
+    let listed = keep_those_with_files_of(&record.spec, &mut formers, |former| &former.record).await;
     let (storage, target) = (LocalStorage::new(folder), run_folder::output(folder, record));
     let target = LocalStorage::new(&target);
     for FormerJob { folder: former_folder, record: former } in &formers {
@@ -136,7 +163,7 @@ pub(crate) async fn from_folder(
         failpoint::pass("output_given");
         let uri = delivered.unwrap_or_else(|| target.uri(result_name(&record.spec)));
         let logs = folder.join("logs").display().to_string();
-        let Some(result) = reuse::end_with(record, former, uri, logs) else { continue };
+        let Some(result) = reuse::end_with(record, former, listed.as_ref(), uri, logs) else { continue };
         record.brought = brought;
         let written = async {
             write_logs(&storage, &result, &record.spec, &shown(folder)).await?;

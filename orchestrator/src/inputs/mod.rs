@@ -6,6 +6,7 @@
 
 pub mod blob;
 pub(crate) mod delta;
+pub mod listed;
 pub mod manifest;
 mod named;
 pub(crate) mod path_names;

@@ -3,18 +3,21 @@
 //! They are uploaded and listed as inputs are ([`resolve`](super::resolve())). What stays where it is, on this machine, is
 //! looked at: a later start of the job must find the same.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prs_common::dataset::left_out::Exclusions;
-use prs_common::dataset::listing::{Listing, ListingError, ListingOptions};
+use prs_common::dataset::listing::{Entry, Listing, ListingError, ListingOptions};
 use prs_common::dataset::remote::RemotePath;
-use prs_common::file_version::certain_before;
+use prs_common::end_reason::EndReason;
+use prs_common::file_content::{LARGEST, Reading, checksum};
 use prs_common::hexadecimal;
 use prs_common::job::{Input, InputKind, InputSource, SideInput};
 use prs_common::storage::Storage;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
+use super::listed::ListingSum;
 use super::manifest::{File, ManifestError, ManifestReader, Source, Store};
 
 /// Files looked at at a time.
@@ -35,35 +38,94 @@ const MADE_BY_PYTHON: &str = "__pycache__";
 /// What local files were when they were looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Checksum of their names, sizes and times of change, in hexadecimal.
+    /// Checksum of their names and contents, in hexadecimal; of files of more than [`LARGEST`] bytes, the sizes and times of change
+    /// stand for the contents.
     pub checksum: String,
-    /// Whether all were changed so long before that another change shows.
+    /// Whether another change of any would have shown.
     pub is_certain: bool,
 }
 
-/// Looks at the local files of `source`. Blocks.
+/// What this program saw of files whose names, sizes, times of change and inodes have this checksum.
+static SEEN: Mutex<BTreeMap<String, Seen>> = Mutex::new(BTreeMap::new());
+
+/// Looks at the local files of `source`, and reads them unless this program did so before. Blocks.
 ///
 /// # Errors
 /// They cannot be listed.
 pub fn seen(source: &InputSource) -> Result<Seen, ListingError> {
-    let certain_before = certain_before();
-    let mut is_certain = true;
     let mut listing = Listing::open(source, ListingOptions { versions: true })?;
-    let mut hasher = Sha256::new();
+    let (mut files, mut listed) = (Vec::new(), ListingSum::default());
     loop {
         let count = listing.visit(AT_ONCE, |entry| {
-            if entry.relative.split('/').any(|part| part == MADE_BY_PYTHON) {
-                return;
-            }
-            is_certain &= entry.version.is_some_and(|version| version.seconds < certain_before);
-            let version = entry.version.map(|version| version.to_string()).unwrap_or_default();
-            for part in [entry.relative.as_bytes(), &[0], version.as_bytes(), &[0]] {
-                hasher.update(part);
+            if !entry.relative.split('/').any(|part| part == MADE_BY_PYTHON) {
+                listed.push_entry(&entry);
+                files.push(entry.to_entry());
             }
         })?;
         if count < AT_ONCE {
-            return Ok(Seen { checksum: hexadecimal(&hasher.finalize()), is_certain });
+            break;
         }
+    }
+    let key = listed.finish().and_then(|listed| listed.surely());
+    let known = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(seen) = key.as_ref().and_then(|key| known().get(key).cloned()) {
+        return Ok(seen);
+    }
+    let seen = read(&files);
+    if let Some(key) = key {
+        known().insert(key, seen.clone());
+    }
+    Ok(seen)
+}
+
+fn read(files: &[Entry]) -> Seen {
+    let (mut hasher, mut is_certain) = (Sha256::new(), true);
+    for file in files {
+        let read = file.state.and_then(|state| checksum(&file.path(), &state, Reading::Whole).ok()?);
+        let version = || file.state.map(|state| state.seen.version.to_string()).unwrap_or_default();
+        let size = file.state.map(|state| state.seen.version.size);
+        let content = match (read, size) {
+            (Some(read), Some(size)) => format!("{size} {read:016x}"),
+            (_, Some(size)) if size > LARGEST => {
+                is_certain &= file.state.is_some_and(|state| !state.is_young());
+                version()
+            }
+            _ => {
+                is_certain = false;
+                version()
+            }
+        };
+        for part in [file.relative.as_bytes(), &[0], content.as_bytes(), &[0]] {
+            hasher.update(part);
+        }
+    }
+    Seen { checksum: hexadecimal(&hasher.finalize()), is_certain }
+}
+
+/// Compares a side input that stays where it is with what the job knows of it. Blocks.
+///
+/// # Errors
+/// It is another, or cannot be read.
+pub fn check(side_input: &SideInput) -> Result<(), EndReason> {
+    let SideInput { name, source, seen: known, .. } = side_input;
+    let (InputSource::Paths(paths), Some(known)) = (source, known) else { return Ok(()) };
+    if seen(source).map_err(|error| not_read(side_input, error.to_string()))?.checksum == *known {
+        return Ok(());
+    }
+    let path = paths.join(", ");
+    Err(if side_input.is_model() {
+        EndReason::ModelChanged { path }
+    } else {
+        EndReason::SideInputChanged { name: name.clone(), path }
+    })
+}
+
+/// Why a job has no side input, or no model.
+pub fn not_read(side_input: &SideInput, error: String) -> EndReason {
+    if side_input.is_model() {
+        EndReason::NoModel { path: side_input.named(), error }
+    } else {
+        EndReason::SideInputNotRead { name: side_input.name.clone(), error }
     }
 }
 

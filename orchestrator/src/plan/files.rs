@@ -29,7 +29,7 @@ pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>)
     loop {
         let visited = listing
             .visit(1024, |entry| {
-                sink.listed.push(entry.relative, entry.version);
+                sink.listed.push_entry(&entry);
                 if let Some(format) = &input.partition_format {
                     name.of_local(entry.base, entry.relative);
                     if let Err(mismatch) = name.columns(format) {
@@ -76,7 +76,7 @@ impl Group {
         self.text.push_str(entry.relative);
         self.ends.push(self.text.len());
         if self.has_versions {
-            self.versions.push(&entry.version.unwrap_or(FileVersion::UNSEEN));
+            self.versions.push(&entry.version().unwrap_or(FileVersion::UNSEEN));
         }
     }
 

@@ -42,9 +42,9 @@ use tokio::runtime::Handle;
 use self::counted::Counts;
 use self::partitions::Keys;
 use self::types_seen::TypesSeen;
+use crate::inputs::listed::{Listed, ListingSum};
 use crate::inputs::manifest::{ManifestError, ManifestReader, ObjectReader};
 use crate::inputs::{InputStores, NoneMatches, UnreadFiles};
-use crate::job::reuse::listing::ListingSum;
 
 /// Mini-batches in one [`Batch`] at most.
 const LARGEST_BATCH: usize = 512;
@@ -228,8 +228,8 @@ pub struct PlanContext<'a> {
 /// What is known at the end of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlanEnd {
-    /// The sum of the local files that were listed, where a later job can compare its own with it.
-    pub listed: Option<String>,
+    /// The local files that were listed, where a later start or job can compare its own with them.
+    pub listed: Option<Listed>,
     /// What a person should know of the inputs.
     pub notes: PlanNotes,
 }
@@ -252,7 +252,7 @@ pub fn plan(
     stop: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
 ) -> Result<PlanEnd, PlanError> {
-    let (batch, listed) = (Batch::default(), ListingSum::to_run());
+    let (batch, listed) = (Batch::default(), ListingSum::default());
     let mut sink = Sink {
         take,
         stop,
@@ -262,6 +262,7 @@ pub fn plan(
         size: 1,
         bytes: 0,
         first_bytes: spec.first_bytes.unwrap_or(u64::MAX),
+        notes_contents: spec.first_bytes.is_none() && (spec.allow_reuse || spec.shuffle.is_some()),
         of_input: 0,
         stopped: false,
         left_out: LeftOut::default(),
@@ -352,6 +353,8 @@ struct Sink<'a> {
     bytes: usize,
     /// Bytes of an input behind which nothing more of it is wanted.
     first_bytes: u64,
+    /// Whether a later job may compare the contents of local files with its own.
+    notes_contents: bool,
     /// Bytes of the tables of the present input so far.
     of_input: u64,
     stopped: bool,
@@ -385,6 +388,13 @@ impl Sink<'_> {
             self.flush();
         }
         if self.stopped || self.has_enough() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Notes the content of a local file of text, of which the plan reads all. Of other files the processes note it.
+    fn note_content(&mut self, input: u32, path: &Path) {
+        if self.notes_contents {
+            self.listed.note_content(input, path);
+        }
     }
 
     /// Whether nobody wants more of the present input.

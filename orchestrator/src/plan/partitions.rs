@@ -94,13 +94,13 @@ pub(super) fn group_listing(
                 if bases.last().is_none_or(|last| last != entry.base) {
                     bases.push(Arc::clone(entry.base));
                 }
-                sink.listed.push(entry.relative, entry.version);
+                sink.listed.push_entry(&entry);
                 name.of_local(entry.base, entry.relative);
                 let group = match keys.of(&name) {
                     Ok(values) => grouper.group(&values),
                     Err(_) => grouper.own_group(),
                 };
-                let version = entry.version.map(|one| (one.size, one.seconds, one.nanoseconds));
+                let version = entry.version().map(|one| (one.size, one.seconds, one.nanoseconds));
                 let base = bases.len() as u32 - 1;
                 let record = message_pack::encode(&LocalFile { base, relative: entry.relative, version });
                 if written.is_ok() {

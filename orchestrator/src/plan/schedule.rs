@@ -202,7 +202,8 @@ async fn note_listing(job: &JobContext, found: PlanEnd) {
     }
     let Some(listed) = found.listed else { return };
     let note = layout::listed(job.incarnation);
-    if let Err(error) = job.storage.put(&note, listed.into(), PutMode::Overwrite).await {
+    if let Err(error) = job.storage.put(&note, message_pack::encode(&listed).into(), PutMode::Overwrite).await
+    {
         tracing::warn!(%error, "later jobs will not find the output of this one");
     }
 }

@@ -183,7 +183,7 @@ fn local_buckets(input: &Input, sink: &mut Sink<'_>) -> Result<Vec<Bucket>, Plan
     while listing.next_batch(1024, &mut entries).map_err(failed)? > 0 {}
     let mut buckets = Vec::new();
     for entry in &entries {
-        sink.listed.push(&entry.relative, entry.version);
+        sink.listed.push(&entry.relative, entry.state, || entry.path());
         let path = entry.path();
         let Some(rows) = rows_of(&path.to_string_lossy()) else { continue };
         let version = fs::metadata(&rows).map(|metadata| FileVersion::of(&metadata).to_string());

@@ -13,6 +13,7 @@ use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{ErrorDetail, ProcessRef, SegmentBuilder, TryRecord};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
 
+use super::recover::Recovered;
 use super::{list, read_all};
 use crate::report::group_id_of;
 
@@ -86,9 +87,13 @@ impl Carried {
         self.kept.len() as u64
     }
 
-    /// The checksums of the descriptors of these.
-    pub fn checksums(&self) -> impl Iterator<Item = (MiniBatchIndex, u32)> {
-        self.kept.iter().map(|(index, kept)| (*index, kept.record.checksum))
+    /// Enters them as outcomes that are known.
+    pub fn enter(&self, recovered: &mut Recovered) {
+        for (index, Kept { record, .. }) in &self.kept {
+            let at = *index as usize;
+            recovered.known.resize(recovered.known.len().max(at + 1), 0);
+            recovered.known[at] = record.checksum;
+        }
     }
 
     /// Writes what stays as outcomes of the start `next` of the job.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use prs_common::file_content::ContentSum;
 use prs_common::job::OutputFormat;
 use prs_common::ledger::CommittedSegment;
 use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
@@ -85,6 +86,8 @@ pub(crate) struct Catalog {
     pub(crate) schemas: Option<Schemas>,
     /// Segments that could not be read.
     pub(crate) damaged: Vec<Damaged>,
+    /// Sum over the contents of local files that outcomes were made of.
+    pub(crate) contents: ContentSum,
     /// Files to publish.
     pub(crate) files: Vec<(MiniBatchIndex, OutputFile)>,
     /// Mini-batches with failed tries.
@@ -295,6 +298,9 @@ impl Catalog {
             self.surplus.elements += record.returned;
         }
         self.returned += record.returned;
+        if let Some(contents) = &record.contents {
+            self.contents += contents.sum;
+        }
         *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
         self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
         if let Some(header) = record.header {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use prs_common::file_content::Contents as FileContents;
 use prs_common::ledger::{Blame, FailedTry, MiniBatchOutcome};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{ReadIndex, SegmentIndex, TryRecord, TryStatus};
@@ -36,6 +37,8 @@ pub struct Recovered {
     pub known: KnownChecksums,
     /// An index that is larger than that of any mini-batch with a try.
     pub end: MiniBatchIndex,
+    /// Contents of the local files that these had.
+    pub contents: BTreeMap<MiniBatchIndex, Box<FileContents>>,
     /// Mini-batches that had no outcome before.
     pub ended: u64,
     /// Segments that could not be read; their mini-batches run again.
@@ -151,6 +154,7 @@ impl Recovery<'_> {
             // loses against the first.
             if recovered.known[at] == 0 {
                 recovered.known[at] = record.checksum;
+                recovered.contents.extend(record.contents.clone().map(|contents| (record.index, contents)));
             }
         }
         self.published += index.tries.iter().filter(|record| record.last).count() as u64;

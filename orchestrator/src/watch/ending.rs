@@ -2,11 +2,13 @@
 //!
 //! Nothing before the record waits for a node to leave or for a log to arrive.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
+use prs_common::file_content::ContentSum;
 use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{JobSpec, OutputAction, OutputFormat};
 use prs_common::layout;
@@ -18,6 +20,8 @@ use prs_common::timestamp::now_us;
 use super::findings::findings;
 use super::{Decision, FIRST_PAUSE, LONGEST_PAUSE, Watch, WatchError, lease};
 use crate::JobContext;
+use crate::inputs::listed::Listed;
+use crate::inputs::side;
 use crate::job::errors::ErrorGroup;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::job::{reuse, traces};
@@ -112,6 +116,10 @@ impl Watch<'_> {
         if let Some(reason) =
             returned_nothing(spec.output_action, catalog, progress).or_else(|| columns_differ(spec, catalog))
         {
+            return Ok((Conclusion::failed(&reason), nothing(self.job)));
+        }
+        // Rows would be of what it was and of what it is.
+        if let Err(reason) = side_inputs_stayed(spec).await {
             return Ok((Conclusion::failed(&reason), nothing(self.job)));
         }
         let mut output = match finalize(self.job, catalog, growth).await {
@@ -281,7 +289,8 @@ impl Watch<'_> {
         (self.memory.state, self.status) = (self.record.state, self.record.status.clone());
         self.write_summaries();
         self.write_job_result(&result);
-        self.record.listed = listed(self.job, &self.record).await;
+        let contents = self.catalog.as_deref().map(|catalog| catalog.contents);
+        self.record.listed = listed(self.job, &self.record, contents.unwrap_or_default()).await;
         let brought = self.catalog.as_deref().is_none_or(|catalog| !catalog.files.is_empty());
         if result.has_result() && result.findings.last_start.is_none() && brought {
             self.record.brought = publish::former::list_of(self.job).await?;
@@ -378,15 +387,27 @@ pub(super) fn columns_differ_for_good(spec: &JobSpec, catalog: &Catalog) -> Opti
     }
 }
 
-/// What was listed of the local files of a job that can give its output to others.
-async fn listed(job: &JobContext, record: &JobRecord) -> Option<String> {
+/// Looks once more at side inputs and a model that stay where they are, on this host.
+async fn side_inputs_stayed(spec: &Arc<JobSpec>) -> Result<(), EndReason> {
+    if spec.with_model().all(|side_input| side_input.seen.is_none()) {
+        return Ok(());
+    }
+    let spec = Arc::clone(spec);
+    let checked = tokio::task::spawn_blocking(move || spec.with_model().try_for_each(side::check)).await;
+    checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+/// What was listed of the local files of a job that can give its output to others; processes noted `contents`.
+async fn listed(job: &JobContext, record: &JobRecord, contents: ContentSum) -> Option<Listed> {
     // The step of a shuffle that lists the files does so for the job that it is a step of.
     let is_compared = record.recipe.is_some() || record.spec.shuffle == Some(ShuffleStage::Split);
     if !reuse::has_local_files(&job.spec) || !is_compared || !record.is_done_with() {
         return None;
     }
     let note = job.storage.get(&layout::listed(job.incarnation)).await.ok()?;
-    String::from_utf8(note.to_vec()).ok()
+    let mut listed: Listed = message_pack::decode(&note).ok()?;
+    listed.contents += contents;
+    Some(listed)
 }
 
 /// What there is to say of the inputs of the job, as the last start found it that planned it.

@@ -128,7 +128,7 @@ impl Turn {
         let rows = match result {
             Ok((Returned { count, header, missing }, files)) => {
                 (open.outcome.returned, open.outcome.header, open.outcome.files) = (count, header, files);
-                open.outcome.error = missing;
+                (open.outcome.error, open.outcome.contents) = (missing, open.watch.take());
                 rows
             }
             Err(error) => {

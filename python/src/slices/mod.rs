@@ -95,6 +95,11 @@ impl SliceReader {
         Ok(Some(Self { work, wanted, ..Self::new(frames.unbind(), scratch) }))
     }
 
+    /// Tells whether the slice last read was of Parquet: the plan has no checksum of its data.
+    pub(crate) fn reads_parquet(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| matches!(known.reader, Reader::Parquet(_)))
+    }
+
     /// The DataFrame of a slice, with the columns from the path of its file behind those of the data. Exceptions are of
     /// pandas; what is wrong with the data is the inner error.
     pub(crate) fn load<'py>(

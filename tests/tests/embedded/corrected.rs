@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use prs_tests::harness::{Job, PICKY, picky_table};
+use prs_tests::harness::{Job, PICKY, expected_by_python, picky_table};
 use serde_json::json;
 
 /// A table of which these records have another text.
@@ -89,6 +89,35 @@ fn a_correction_that_changes_what_there_are_rows_of_touches_nothing() {
     let result = job.command(&["result", &run, "-o", "json"]);
     result.expect_code(0);
     assert_eq!(result.json()["output"], printed["output"]);
+}
+
+#[test]
+fn a_file_of_parquet_is_the_same_by_its_content() {
+    let job = Job::new(PICKY).with("mini_batch_size", 20).with("run_max_try", 1);
+    let job = job.with("inputs", json!([{ "type": "tabular", "path": "data/t.parquet" }]));
+    let write = |text: &str| {
+        let code = format!(
+            "import pandas, os; os.makedirs('data', exist_ok=True); \
+             pandas.DataFrame(dict(n=range(40), text=['{text}'] * 20 + ['bad'] + ['{text}'] * 19)) \
+             .to_parquet('data/t.parquet', row_group_size=4, compression=None, write_statistics=False)"
+        );
+        expected_by_python(&job.path(""), &code);
+    };
+    write("good");
+    assert_eq!(job.completes()["mini_batches"]["failed"], 1);
+    let path = job.path("data/t.parquet");
+    let written = fs::metadata(&path).unwrap().modified().unwrap();
+    write("good");
+    let ended = job.resume();
+    assert_eq!(job.has_completed(&ended)["mini_batches"]["failed"], 1, "{}", ended.stderr);
+    let rows = job.run().rows();
+    assert_eq!(rows.len(), 36);
+    write("mood");
+    fs::File::options().append(true).open(&path).unwrap().set_modified(written).unwrap();
+    let ended = job.resume();
+    ended.expect_code(2);
+    assert!(ended.stderr.contains("t.parquet changed (it has other content"), "{}", ended.stderr);
+    assert_eq!(job.run().rows(), rows);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `resume`: runs only what is missing or failed, once, and refuses what would mix two jobs (spec S11).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use prs_tests::harness::{Job, Live, expected_by_python, sealed};
 use rustix::process::Signal;
@@ -153,6 +155,107 @@ fn inputs_that_are_as_they_were_are_no_obstacle() {
     let job = half_done();
     job.has_completed(&job.resume());
     assert_eq!(job.run().rows(), expected());
+}
+
+#[test]
+fn files_whose_content_stayed_are_no_obstacle() {
+    let job = half_done();
+    let path = |name: &str| job.path("data").join(name);
+    fs::set_permissions(path("0000.txt"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::hard_link(path("0001.txt"), job.path("backup")).unwrap();
+    // Written again, and restored from a copy.
+    fs::write(path("0002.txt"), "item 2").unwrap();
+    fs::write(job.path("copy"), "item 3").unwrap();
+    fs::rename(job.path("copy"), path("0003.txt")).unwrap();
+    job.has_completed(&job.resume());
+    assert_eq!(job.run().rows(), expected());
+}
+
+#[test]
+fn content_that_changed_is_refused_whatever_size_and_time_say() {
+    let job = half_done();
+    disguise(&job.path("data/0004.txt"), "item X");
+    is_refused_as_changed(
+        &job,
+        "0004.txt changed (it has other content, though it has the size and the time",
+    );
+}
+
+/// Gives a file other content and the time of change it had.
+fn disguise(path: &Path, content: &str) {
+    let then = fs::metadata(path).unwrap().modified().unwrap();
+    fs::write(path, content).unwrap();
+    fs::File::options().append(true).open(path).unwrap().set_modified(then).unwrap();
+}
+
+#[test]
+fn a_script_that_hides_what_it_wrote_to_its_input_is_found_out() {
+    let script = r#"
+import os
+def run(mini_batch):
+    for path in mini_batch:
+        then = os.stat(path).st_mtime_ns
+        with open(path, "rb+") as file:
+            file.write(os.urandom(4))
+        os.utime(path, ns=(then, then))
+    return mini_batch
+"#;
+    let job = Job::new(script).with_files(2);
+    job.fails(&["0000.txt changed since it was planned", "its time of change set back"]);
+    // A name that comes and goes leaves the same question open, and the content answers it.
+    let script = r#"
+import os
+def run(mini_batch):
+    for path in mini_batch:
+        other = os.path.join(os.environ["PRS_TEST_MARKS"], os.path.basename(path))
+        os.link(path, other)
+        os.unlink(other)
+        os.chmod(path, 0o640)
+    return mini_batch
+"#;
+    let job = Job::new(script).with_files(6);
+    let printed = job.completes();
+    assert_eq!(printed["items"]["succeeded"], 6);
+}
+
+#[test]
+fn a_side_input_is_what_it_was_by_its_content() {
+    let script = r#"
+import sys
+from marks import is_marked
+def run(mini_batch, context):
+    path = sys.argv[sys.argv.index("--weights") + 1]
+    if context.minibatch_index == 1 and not is_marked("cure"):
+        raise ValueError("not yet")
+    if is_marked("write"):
+        with open(path, "w") as file:
+            file.write("ones")
+    return [open(path).read()] * len(mini_batch)
+"#;
+    let mut job = Job::new(script).with_files(4).with("run_max_try", 1).with("allowed_failed_count", 4);
+    let path = job.path("weights");
+    fs::write(&path, "zero").unwrap();
+    job.set("side_inputs", json!({ "weights": { "path": "weights" } }));
+    job.set("arguments", json!(["--weights", "${{side_inputs.weights}}"]));
+    job.completes();
+    job.mark("cure");
+    disguise(&path, "ones");
+    let ended = job.resume();
+    let told = "side input weights changed since the job was first started";
+    job.has_failed_again(&ended, &[told]);
+    // As it was, though at another time and with other rights.
+    fs::write(&path, "zero").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    job.has_completed(&job.resume());
+    assert_eq!(job.run().rows(), ["zero"; 4]);
+
+    let job = Job::new(script).with_files(4);
+    fs::write(job.path("weights"), "zero").unwrap();
+    let job = job.with("side_inputs", json!({ "weights": { "path": "weights" } }));
+    let job = job.with("arguments", json!(["--weights", "${{side_inputs.weights}}"]));
+    job.mark("cure");
+    job.mark("write");
+    job.fails(&[told]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `allow_reuse` (spec P3): the same code, settings and listing give the former output at once.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -172,15 +173,35 @@ fn a_job_that_differs_runs() {
 }
 
 #[test]
+fn files_are_the_same_by_their_content() {
+    let job = job(UPPER);
+    let path = |name: &str| job.path("data").join(name);
+    let first = runs(&job);
+    fs::set_permissions(path("0000.txt"), fs::Permissions::from_mode(0o600)).unwrap();
+    let second = is_given(&job, &first);
+    fs::hard_link(path("0001.txt"), job.path("backup")).unwrap();
+    fs::write(path("0002.txt"), "item 2").unwrap();
+    fs::write(job.path("copy"), "item 3").unwrap();
+    fs::rename(job.path("copy"), path("0003.txt")).unwrap();
+    is_given(&job, &first);
+    // Another write just after one might not show.
+    job.data("0001.txt", "fresh!");
+    let fresh = runs(&job);
+    is_given(&job, &fresh);
+    // Its size and its time say nothing.
+    job.data("0001.txt", "hidden");
+    touch(&path("0001.txt"), 3_600);
+    let hidden = runs(&job);
+    assert_ne!(rows(&hidden), rows(&fresh));
+    job.data("0001.txt", "item 1");
+    touch(&path("0001.txt"), 3_600);
+    job.command(&["rm", id(&second), "--yes"]).expect_code(0);
+    is_given(&job, &first);
+}
+
+#[test]
 fn what_cannot_be_compared_for_certain_runs() {
     let job = job(UPPER);
-    // Written just now: another write might not show.
-    job.data("0001.txt", "fresh");
-    runs(&job);
-    runs(&job);
-    touch(&job.path("data/0001.txt"), 3_600);
-    let first = runs(&job);
-    is_given(&job, &first);
     fs::write(job.path("list.txt"), "data/0000.txt\ndata/0002.txt\n").unwrap();
     let listed = job.with("inputs", json!([{ "type": "file", "list": "list.txt" }]));
     runs(&listed);
@@ -194,14 +215,13 @@ fn what_a_script_reads_beside_its_inputs_is_compared() {
     fs::create_dir(job.path("models")).unwrap();
     fs::write(&path, "one").unwrap();
     job.set("model", json!({ "path": "models" }));
-    // Written just now: another write might not show.
-    runs(&job);
-    runs(&job);
-    touch(&path, 3_600);
     let first = runs(&job);
     is_given(&job, &first);
+    // Its size and its time say nothing.
+    touch(&path, 3_600);
+    is_given(&job, &first);
     fs::write(&path, "two").unwrap();
-    touch(&path, 3_000);
+    touch(&path, 3_600);
     let second = runs(&job);
     is_given(&job, &second);
     // As it was before.
@@ -227,7 +247,11 @@ def run(frame):
     let first = runs(&job);
     is_given(&job, &first);
     touch(&job.path("data/001.csv"), 3_000);
-    runs(&job);
+    let touched = is_given(&job, &first);
+    let text = fs::read_to_string(job.path("data/001.csv")).unwrap().replace("name, 4", "NAME, 4");
+    job.data("001.csv", text);
+    touch(&job.path("data/001.csv"), 3_000);
+    assert_ne!(rows(&runs(&job)), rows(&touched));
 }
 
 #[test]
@@ -472,7 +496,7 @@ fn a_fleet_compares_buckets_by_their_etags_and_finds_damage() {
 }
 
 #[test]
-fn a_fleet_compares_files_that_every_node_has_by_their_times() {
+fn a_fleet_compares_files_that_every_node_has_by_their_content() {
     let fleet = Fleet::shared();
     let job = on_fleet(fleet, "reuse-direct", FILES)
         .with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]));
@@ -484,6 +508,9 @@ fn a_fleet_compares_files_that_every_node_has_by_their_times() {
         keys.filter(|key| key.starts_with("output/")).collect::<Vec<_>>()
     };
     assert_eq!((files(&first).len(), files(&second)), (7, files(&first)));
+    touch(&job.path("data/0001.txt"), 1_000);
+    is_given(&job, &first);
+    job.data("0001.txt", "hidden");
     touch(&job.path("data/0001.txt"), 1_000);
     runs(&job);
 }

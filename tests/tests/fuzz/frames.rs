@@ -158,6 +158,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
                 run_us: 3,
                 load_us: 4,
                 error: (random.below(3) == 0).then(|| error(random)),
+                contents: None,
                 printed: (random.below(3) == 0).then(Printed::default),
             };
             let outcomes: Vec<_> = (0..random.below(4)).map(|_| outcome(random)).collect();

@@ -77,6 +77,7 @@ impl EndedTries<'_> {
             record.returned = report.returned;
             record.succeeded = report.returned.min(report.items);
             record.header = report.header;
+            record.contents = report.contents;
             if record.succeeded < record.items {
                 error = Some(match missing {
                     Some(told) => self.lack(&mut record, running, &ready, &told),

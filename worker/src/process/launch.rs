@@ -196,5 +196,6 @@ fn describe_input(input: &Input, grouped_from: Option<&InputSource>) -> InputInf
     let path = input.mltable.as_ref().map_or_else(|| source.label(), |table| table.path.clone());
     let work = input.mltable.as_ref().map(|table| &table.work).filter(|work| !work.is_nothing());
     let table = work.map(TableWork::to_json);
-    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path, table }
+    let is_local = matches!(input.source, InputSource::Paths(_));
+    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path, table, is_local }
 }

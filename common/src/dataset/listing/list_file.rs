@@ -79,7 +79,7 @@ impl ListFile {
                 self.joined.push_str(line);
                 &self.joined
             };
-            visit(EntryRef { base: &self.empty_base, relative, version: None });
+            visit(EntryRef { base: &self.empty_base, relative, state: None });
             count += 1;
         }
         Ok(count)

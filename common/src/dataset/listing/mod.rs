@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::input::{Input, InputKind, InputSource};
 use super::left_out::{LeftOut, Rules};
 use super::mltable::{Sample, Window};
+use crate::file_content::FileState;
 use crate::file_version::FileVersion;
 
 mod list_file;
@@ -38,8 +39,8 @@ pub struct Entry {
     /// The path below `base`, parts joined with `/`; for a file named by a list, its absolute path
     /// as it stands there.
     pub relative: String,
-    /// Its size and time of change, where [`ListingOptions::versions`] asks for them and the system tells them.
-    pub version: Option<FileVersion>,
+    /// Its size, time of change and inode, where [`ListingOptions::versions`] asks for them and the system tells them.
+    pub state: Option<FileState>,
 }
 
 impl Entry {
@@ -58,14 +59,24 @@ pub struct EntryRef<'a> {
     pub base: &'a Arc<str>,
     /// See [`Entry::relative`].
     pub relative: &'a str,
-    /// See [`Entry::version`].
-    pub version: Option<FileVersion>,
+    /// See [`Entry::state`].
+    pub state: Option<FileState>,
 }
 
 impl EntryRef<'_> {
+    /// Its size and time of change.
+    pub fn version(&self) -> Option<FileVersion> {
+        self.state.map(|state| state.seen.version)
+    }
+
+    /// The absolute path.
+    pub fn path(&self) -> PathBuf {
+        Path::new(&**self.base).join(self.relative)
+    }
+
     /// An entry of its own.
     pub fn to_entry(self) -> Entry {
-        Entry { base: Arc::clone(self.base), relative: self.relative.to_owned(), version: self.version }
+        Entry { base: Arc::clone(self.base), relative: self.relative.to_owned(), state: self.state }
     }
 }
 
@@ -215,7 +226,7 @@ struct Part {
 
 #[derive(Debug)]
 enum Files {
-    One { base: Arc<str>, name: String, version: Option<FileVersion>, over: bool },
+    One { base: Arc<str>, name: String, state: Option<FileState>, over: bool },
     Walk(Walk),
     List(ListFile),
 }
@@ -439,8 +450,8 @@ impl Part {
         } else if metadata.is_file() {
             let (base, name) = path.rsplit_once('/').unwrap_or(("", path));
             let base = if base.is_empty() { "/" } else { base };
-            let version = options.versions.then(|| FileVersion::of(&metadata));
-            Files::One { base: base.into(), name: name.to_owned(), version, over: false }
+            let state = options.versions.then(|| FileState::of(&metadata));
+            Files::One { base: base.into(), name: name.to_owned(), state, over: false }
         } else {
             return Err(ListingError::special(path, metadata.file_type()));
         };
@@ -453,8 +464,8 @@ impl Files {
     fn visit(&mut self, max: usize, visit: &mut impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {
         match self {
             Self::One { over: true, .. } => Ok(0),
-            Self::One { base, name, version, over } => {
-                visit(EntryRef { base, relative: name, version: *version });
+            Self::One { base, name, state, over } => {
+                visit(EntryRef { base, relative: name, state: *state });
                 *over = true;
                 Ok(1)
             }

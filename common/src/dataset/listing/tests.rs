@@ -110,7 +110,7 @@ fn base_and_relative_path_split_at_the_path_given() {
         assert_eq!(entries.len(), 1, "{pattern}");
         assert_eq!(*entries[0].base, format!("{root}/{base}"), "{pattern}");
         assert_eq!(entries[0].relative, relative, "{pattern}");
-        assert_eq!(entries[0].version, None, "{pattern}");
+        assert_eq!(entries[0].state, None, "{pattern}");
     }
 }
 
@@ -394,11 +394,11 @@ fn versions_are_looked_up_where_asked_for() {
     let options = ListingOptions { versions: true };
     let listing = Listing::open(&paths(&folder, &["in", "f", "in/*/e"]), options).unwrap();
     let entries: Vec<Entry> = listing.map(Result::unwrap).collect();
-    let sizes: Vec<u64> = entries.iter().map(|entry| entry.version.unwrap().size).collect();
+    let sizes: Vec<u64> = entries.iter().map(|entry| entry.state.unwrap().seen.version.size).collect();
     assert_eq!(sizes, [4, 8, 1, 8]);
     for entry in entries {
-        let seen = FileVersion::of(&fs::metadata(entry.path()).unwrap());
-        assert_eq!(entry.version, Some(seen));
+        let seen = FileState::of(&fs::metadata(entry.path()).unwrap());
+        assert_eq!(entry.state, Some(seen));
     }
 }
 
@@ -406,11 +406,11 @@ fn versions_are_looked_up_where_asked_for() {
 fn a_file_that_goes_meanwhile_has_no_version() {
     let folder = folder_with(&["in/a", "in/b", "in/c"]);
     let mut listing = Listing::open(&paths(&folder, &["in"]), ListingOptions { versions: true }).unwrap();
-    assert!(listing.next().unwrap().unwrap().version.is_some());
+    assert!(listing.next().unwrap().unwrap().state.is_some());
     fs::remove_file(folder.path().join("in/b")).unwrap();
     let gone = listing.next().unwrap().unwrap();
-    assert_eq!((&*gone.relative, gone.version), ("b", None));
-    assert!(listing.next().unwrap().unwrap().version.is_some());
+    assert_eq!((&*gone.relative, gone.state), ("b", None));
+    assert!(listing.next().unwrap().unwrap().state.is_some());
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn list_lines_are_taken_as_they_stand() {
             "/no/end of line"
         ]
     );
-    assert!(entries.iter().all(|entry| entry.base.is_empty() && entry.version.is_none()));
+    assert!(entries.iter().all(|entry| entry.base.is_empty() && entry.state.is_none()));
     assert_eq!(entries[0].path(), Path::new("/abs/b"));
 }
 

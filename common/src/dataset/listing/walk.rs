@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::super::left_out::{LeftOut, Reason, Rules};
 use super::pattern::PathPattern;
 use super::{EntryRef, ListingError};
-use crate::file_version::FileVersion;
+use crate::file_content::FileState;
 use crate::layout::{CLAIM, JOB, RUN_LOCK};
 
 #[derive(Debug)]
@@ -126,8 +126,8 @@ impl Walk {
             }
             // A file that went since its folder was read fails its mini-batch, not the listing.
             let metadata = if self.versions { fs::metadata(&self.path).ok() } else { None };
-            let version = metadata.as_ref().map(FileVersion::of);
-            visit(EntryRef { base: &self.base, relative: &self.path[self.relative_start..], version });
+            let state = metadata.as_ref().map(FileState::of);
+            visit(EntryRef { base: &self.base, relative: &self.path[self.relative_start..], state });
             count += 1;
         }
         Ok(count)

@@ -14,7 +14,7 @@ use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::submit::output_place::deliver_given;
-use crate::submit::reuse::{listed, note_refused, result_name, write_logs};
+use crate::submit::reuse::{keep_those_with_files_of, note_refused, result_name, write_logs};
 
 /// Ends the job of `record`, which is not stored yet, with the output of a former one; nothing where none has what it
 /// needs.
@@ -33,11 +33,7 @@ pub(crate) async fn give(
             return Ok(None);
         }
     };
-    if formers.is_empty() {
-        return Ok(None);
-    }
-    let listed = if reuse::has_local_files(&record.spec) { listed(&record.spec).await } else { None };
-    formers.retain(|former| reuse::fits(former, &recipe, listed.as_deref()));
+    let listed = keep_those_with_files_of(&record.spec, &mut formers, |former| former).await;
     let storage = fleet.job_storage(&record.job_id);
     for former in &formers {
         let place = |job_id: &str| format!("{}/{}", job_prefix(job_id), layout::OUTPUT);
@@ -61,7 +57,8 @@ pub(crate) async fn give(
         failpoint::pass("output_given");
         let own = || storage.uri(&format!("{}{}", layout::OUTPUT, result_name(&record.spec)));
         let uri = delivered.unwrap_or_else(own);
-        let Some(result) = reuse::end_with(record, former, uri, storage.uri(layout::LOGS)) else { continue };
+        let given = reuse::end_with(record, former, listed.as_ref(), uri, storage.uri(layout::LOGS));
+        let Some(result) = given else { continue };
         record.brought = brought;
         let logs = write_logs(&*storage, &result, &record.spec, &record.job_id).await;
         logs.context("cannot store the logs of the job").map_err(Failure::server)?;

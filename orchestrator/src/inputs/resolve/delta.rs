@@ -36,7 +36,7 @@ impl Resolver<'_> {
         let ActiveFile { path, size, partition } = file;
         if uploads {
             let base = table.source.origin.trim_end_matches('/').into();
-            let entry = Entry { base, relative: path, version: None };
+            let entry = Entry { base, relative: path, state: None };
             let (source, located) = self.locate(&entry, &|_| ()).await?;
             return Ok((source, File { partition, ..located }));
         }

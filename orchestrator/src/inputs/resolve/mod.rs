@@ -264,7 +264,7 @@ fn listed_bytes(input: &Input) -> Result<u64, ListingError> {
     let mut listing = Listing::of_input(input, ListingOptions { versions: true })?;
     let mut sum = 0;
     loop {
-        let add = |entry: EntryRef<'_>| sum += entry.version.map_or(0, |version| version.size);
+        let add = |entry: EntryRef<'_>| sum += entry.version().map_or(0, |version| version.size);
         if listing.visit(LISTED_AT_ONCE, add)? == 0 {
             return Ok(sum);
         }
@@ -448,7 +448,7 @@ impl Resolver<'_> {
     async fn count(&self) -> Result<InputProgress, ResolveCause> {
         let count = |(files, bytes): &mut (u64, Option<u64>), entry: EntryRef<'_>| {
             *files += 1;
-            *bytes = bytes.zip(entry.version).map(|(bytes, version)| bytes + version.size);
+            *bytes = bytes.zip(entry.version()).map(|(bytes, version)| bytes + version.size);
         };
         let (files, bytes_total) = self.walk((0, Some(0)), count).await?;
         Ok(InputProgress { files_total: Some(files), bytes_total, ..InputProgress::default() })

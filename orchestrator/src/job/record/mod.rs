@@ -14,6 +14,7 @@ use prs_common::timestamp::now_us;
 use prs_common::traces;
 use serde::{Deserialize, Serialize};
 
+use crate::inputs::listed::Listed;
 use crate::job::corrected_plan::CorrectedPlan;
 use crate::job::findings::{Findings, LastStart};
 pub use crate::job::status::{Rates, Status};
@@ -53,7 +54,7 @@ pub struct JobRecord {
     pub recipe: Option<String>,
     /// What was listed of local files, once the job has ended; nothing where it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub listed: Option<String>,
+    pub listed: Option<Listed>,
     /// Checksum (SHA-256, in hexadecimal) of the list of the files that mini-batches brought to the output
     /// ([`layout::output_files`]), once the job has ended, if they brought any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -50,8 +50,7 @@ pub async fn find(storage: &dyn Storage, recipe: &str) -> Result<Vec<JobRecord>,
     for id in ids.rev().take(MOST) {
         match JobRecord::read(&*job_storage(storage, id)).await {
             Ok(record) => {
-                let listed = record.listed.clone();
-                if fits(&record, recipe, listed.as_deref()) {
+                if fits(&record, recipe) {
                     found.push(record);
                 }
             }

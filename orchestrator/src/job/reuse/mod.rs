@@ -7,15 +7,14 @@
 //!   and buckets, by sizes and etags) the checksum of the listing. Side inputs and the model are compared as those are, and
 //!   where they stay on this machine by the checksum of what was seen of them.
 //! * Local files are listed while the job runs, and never before (spec S2): the planner sums up what it lists
-//!   (`listing`), and the job's record gets the sum with the result. A later submission lists its own files only where a
-//!   job of the same recipe is there to compare with.
+//!   ([`Listed`]), and the job's record gets the sums with the result. A later submission lists its own files only where a
+//!   job of the same recipe is there to compare with, and reads them where times and inodes leave it open whether they are the
+//!   same.
 //!
-//! Whatever cannot be compared for certain is none: lines of a list, whose files nobody looks at, and files that were
-//! changed so shortly before the listing that another change need not show, and side inputs whose `mode` is `direct`. What
-//! the script reads beside them (a service, a file by its path, the packages of its interpreter) is not looked at.
+//! Whatever cannot be compared for certain is none: lines of a list, whose files nobody looks at, and side inputs whose
+//! `mode` is `direct`. What the script reads beside them (a service, a file by its path, the packages of its interpreter) is not looked at.
 
 pub mod index;
-pub mod listing;
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -31,6 +30,7 @@ use sha2::{Digest, Sha256};
 
 use super::findings::Findings;
 use super::record::{JobRecord, JobResult, Output};
+use crate::inputs::listed::Listed;
 
 /// Checksum (SHA-256, in hexadecimal) of what decides the output of a job, but for the listing of local files; nothing
 /// where its inputs cannot be compared with those of another. `code` is the key of its code archive, `interpreter` the
@@ -90,12 +90,11 @@ pub fn has_local_files(spec: &JobSpec) -> bool {
     spec.inputs.iter().any(|input| matches!(input.source, InputSource::Paths(_)))
 }
 
-/// Whether `former` can give its output to a job with this recipe and this listing of local files.
-pub fn fits(former: &JobRecord, recipe: &str, listed: Option<&str>) -> bool {
+/// Whether `former` can give its output to a job with this recipe, as far as local files do not decide.
+pub fn fits(former: &JobRecord, recipe: &str) -> bool {
     former.is_done_with()
         && former.recipe.as_deref() == Some(recipe)
-        && former.listed.as_deref() == listed
-        && (listed.is_some() || !has_local_files(&former.as_given().spec))
+        && (former.listed.is_some() || !has_local_files(&former.as_given().spec))
 }
 
 /// What former jobs are sorted by that are asked for their output: those that ran come before those that were given it,
@@ -106,8 +105,15 @@ pub fn rank(former: &JobRecord) -> (bool, Reverse<Option<u64>>) {
     (is_given, Reverse(result.and_then(|result| result.ended_us)))
 }
 
-/// Ends the job of `record`, which never ran: its output is a copy of `former`'s, at `uri`. `logs` is where its logs are.
-pub fn end_with(record: &mut JobRecord, former: &JobRecord, uri: String, logs: String) -> Option<JobResult> {
+/// Ends the job of `record`, which never ran: its output is a copy of `former`'s, at `uri`. `logs` is where its logs are, and
+/// `listed` what was listed of its local files.
+pub fn end_with(
+    record: &mut JobRecord,
+    former: &JobRecord,
+    listed: Option<&Listed>,
+    uri: String,
+    logs: String,
+) -> Option<JobResult> {
     let of_former = former.result.as_ref()?;
     let ended_us = now_us();
     let keep_us = record.spec.keep.map(|seconds| seconds.saturating_mul(1_000_000));
@@ -132,7 +138,7 @@ pub fn end_with(record: &mut JobRecord, former: &JobRecord, uri: String, logs: S
     };
     record.state = JobState::Completed;
     record.status.progress = former.status.progress.clone();
-    record.listed.clone_from(&former.listed);
+    record.listed = listed.zip(former.listed.as_ref()).map(|(now, former)| now.clone().as_of(former));
     record.result = Some(result.clone());
     Some(result)
 }
@@ -253,20 +259,19 @@ mod tests {
     fn a_job_gives_its_output_when_it_has_all_of_it() {
         let mut former = record();
         end(&mut former);
-        (former.recipe, former.listed) = (Some("r".into()), Some("l".into()));
-        assert!(fits(&former, "r", Some("l")));
-        assert!(
-            !fits(&former, "x", Some("l")) && !fits(&former, "r", Some("x")) && !fits(&former, "r", None)
-        );
+        (former.recipe, former.listed) = (Some("r".into()), crate::inputs::listed::tests::any());
+        assert!(fits(&former, "r") && !fits(&former, "x"));
         let mut given = record();
         given.job_id = "given".into();
-        let result = end_with(&mut given, &former, "/new/rows.txt".into(), "/new/logs".into()).unwrap();
+        let result =
+            end_with(&mut given, &former, former.listed.as_ref(), "/new/rows.txt".into(), "/new/logs".into());
+        let result = result.unwrap();
         assert_eq!((result.reused.as_deref(), &*result.output.uri), (Some(&*former.job_id), "/new/rows.txt"));
         given.recipe.clone_from(&former.recipe);
-        assert!(fits(&given, "r", Some("l")), "it can be given on");
+        assert!(fits(&given, "r"), "it can be given on");
         assert!(rank(&former) < rank(&given), "who ran comes first");
         let mut incomplete = former;
         incomplete.result.as_mut().unwrap().items.failed = 1;
-        assert!(!fits(&incomplete, "r", Some("l")));
+        assert!(!fits(&incomplete, "r"));
     }
 }

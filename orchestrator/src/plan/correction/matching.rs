@@ -1,7 +1,7 @@
 //! A plan of corrected inputs: mini-batches that have rows stay as they are, the rest is planned anew.
 //!
 //! Content is compared. A slice of text is as it was where its bytes have the checksum, and its file the columns and types, that
-//! it was read with; a whole file, and a file of Parquet, where its version is the same.
+//! it was read with; a whole file, and a file of Parquet, where the content that was noted of it is the same.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,6 +13,7 @@ use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, StoreRef, Work
 use prs_tabular::{Slice, TableReader};
 
 use super::changes::{Change, Changes, types_differ};
+use super::evidence::Evidence;
 
 /// Mini-batches of former starts of a job.
 pub(super) struct Former {
@@ -51,7 +52,7 @@ pub(super) fn matched(
     spec: &JobSpec,
     natural: &[Bytes],
     former: &Former,
-    cut: Cut<'_>,
+    (cut, evidence): (Cut<'_>, &Evidence),
 ) -> Result<Matched, Changes> {
     let mut plan = Plan {
         spec,
@@ -59,6 +60,7 @@ pub(super) fn matched(
         numbers: Numbers::of(former),
         begins: begins(&former.open),
         cut,
+        evidence,
         bodies: Vec::with_capacity(natural.len()),
         changes: Changes::default(),
     };
@@ -104,6 +106,9 @@ impl<'a> Kind<'a> {
     }
 }
 
+/// A mini-batch, and the position of a file in it.
+type Place = (MiniBatchIndex, usize);
+
 /// A file of an input: input, folder, path below it.
 type FileKey<'a> = (u32, &'a str, &'a str);
 
@@ -114,7 +119,7 @@ struct Done<'a> {
     /// By their keys.
     groups: HashMap<(u32, &'a [u8]), MiniBatch<'a>>,
     /// By whole file, each with the version of that file then.
-    files: HashMap<FileKey<'a>, VecDeque<(MiniBatchIndex, Option<FileVersion>)>>,
+    files: HashMap<FileKey<'a>, VecDeque<(Place, Option<FileVersion>)>>,
     /// The slices of each file.
     slices: HashMap<(u32, &'a str), Vec<(MiniBatchIndex, SliceRef<'a>)>>,
     /// All others, as they are but for their index.
@@ -134,8 +139,8 @@ impl<'a> Done<'a> {
                 }
                 Work::Files { base, paths, versions, .. } => {
                     let mut versions = unpack(versions);
-                    for path in paths {
-                        let entry = (index, versions.next());
+                    for (at, path) in paths.iter().enumerate() {
+                        let entry = ((index, at), versions.next());
                         done.files.entry((input, base, path)).or_default().push_back(entry);
                     }
                 }
@@ -197,6 +202,7 @@ struct Plan<'a> {
     numbers: Numbers,
     begins: HashSet<FileKey<'a>>,
     cut: Cut<'a>,
+    evidence: &'a Evidence,
     bodies: Vec<Bytes>,
     changes: Changes,
 }
@@ -232,8 +238,8 @@ impl<'a> Plan<'a> {
         };
         let draws = self.input(mini_batch.input).is_some_and(|input| input.mltable.is_some());
         let difference = match (&done.work, &mini_batch.work) {
-            (Work::Files { .. }, Work::Files { .. }) => files_differ(&done, mini_batch),
-            (was, is) => slices_differ(was.slices(), is.slices(), draws),
+            (Work::Files { .. }, Work::Files { .. }) => files_differ(&done, mini_batch, self.evidence),
+            (was, is) => slices_differ((done.index, was.slices()), is.slices(), draws, self.evidence),
         };
         match difference {
             None => self.keep(done.index),
@@ -251,9 +257,10 @@ impl<'a> Plan<'a> {
             for (at, path) in paths.iter().enumerate() {
                 let (version, key) = (versions.next(), (mini_batch.input, *base, *path));
                 let done = self.done.files.get_mut(&key).and_then(VecDeque::pop_front);
-                if let Some((index, then)) = done {
-                    if then != version {
-                        self.changes.add(&named(base, path), index, Change::content(then.zip(version)));
+                if let Some((place @ (index, _), then)) = done {
+                    let path = named(base, path);
+                    if let Some(change) = self.evidence.change(place, &path, (then, version)) {
+                        self.changes.add(&path, index, change);
                     }
                     if self.done.bodies.contains_key(&index) {
                         group.hand_over(self);
@@ -285,7 +292,8 @@ impl<'a> Plan<'a> {
         let places: HashMap<u64, usize> = (0..).zip(&done).map(|(at, (_, was))| (was.start, at)).collect();
         let same = |is: &SliceRef<'_>| {
             let (index, was) = &done[*places.get(&is.start)?];
-            slice_differs(was, is, draws).is_none().then_some(*index)
+            let differs = slice_differs((*index, 0), was, is, draws, self.evidence);
+            differs.is_none().then_some(*index)
         };
         if !slices.is_sorted_by(|one, next| one.start < next.start) {
             return done.iter().for_each(|(index, _)| self.changes.add(origin, *index, Change::Twice));
@@ -302,8 +310,14 @@ impl<'a> Plan<'a> {
         let recut = match why_not_cut(&done, &slices, these.len(), draws) {
             Some(change) => {
                 let here: HashSet<_> = slices.iter().filter_map(same).collect();
-                let lost = done.iter().map(|(index, _)| *index).filter(|index| !here.contains(index));
-                Err((change, lost.collect()))
+                let is_lost = |(index, _): &&(MiniBatchIndex, SliceRef<'_>)| !here.contains(index);
+                let in_place = |(index, was): &(MiniBatchIndex, SliceRef<'_>)| {
+                    let is = slices.iter().find(|is| is.start == was.start)?;
+                    slice_differs((*index, 0), was, is, draws, self.evidence)
+                };
+                // All of the file changed in one way.
+                let change = done.iter().find(is_lost).and_then(in_place).unwrap_or(change);
+                Err((change, done.iter().filter(is_lost).map(|(index, _)| *index).collect()))
             }
             None => (self.cut)(&slices[0], &done),
         };
@@ -325,7 +339,7 @@ impl<'a> Plan<'a> {
 
     fn finish(mut self) -> Result<Matched, Changes> {
         for ((_, base, path), left) in &self.done.files {
-            for (index, _) in left {
+            for ((index, _), _) in left {
                 self.changes.add(&named(base, path), *index, Change::Gone);
             }
         }
@@ -374,12 +388,12 @@ impl FileGroup<'_> {
 }
 
 /// A file as a person knows it.
-fn named(base: &str, path: &str) -> String {
+pub(super) fn named(base: &str, path: &str) -> String {
     if base.is_empty() { path.to_owned() } else { format!("{base}/{path}") }
 }
 
 /// The first file that two mini-batches of whole files differ in, and how.
-fn files_differ(was: &MiniBatch<'_>, is: &MiniBatch<'_>) -> Option<(String, Change)> {
+fn files_differ(was: &MiniBatch<'_>, is: &MiniBatch<'_>, evidence: &Evidence) -> Option<(String, Change)> {
     let (Work::Files { paths: before, versions: then, .. }, Work::Files { paths, versions, .. }) =
         (&was.work, &is.work)
     else {
@@ -387,21 +401,28 @@ fn files_differ(was: &MiniBatch<'_>, is: &MiniBatch<'_>) -> Option<(String, Chan
     };
     let (names, mut then, mut versions) = (was.file_names(), unpack(then), unpack(versions));
     for (at, name) in names.iter().enumerate() {
-        let (then, now) = (then.next(), versions.next());
-        match paths.get(at) {
-            Some(path) if *path == before[at] && then == now => {}
-            Some(path) if *path == before[at] => return Some((name.clone(), Change::content(then.zip(now)))),
-            _ => return Some((name.clone(), Change::Group)),
+        let versions = (then.next(), versions.next());
+        let change = match paths.get(at) {
+            Some(path) if *path == before[at] => evidence.change((was.index, at), name, versions),
+            _ => Some(Change::Group),
+        };
+        if let Some(change) = change {
+            return Some((name.clone(), change));
         }
     }
     let added = is.file_names().get(names.len())?.clone();
     Some((added, Change::Group))
 }
 
-fn slices_differ(was: &[SliceRef<'_>], is: &[SliceRef<'_>], draws: bool) -> Option<(String, Change)> {
+fn slices_differ(
+    (index, was): (MiniBatchIndex, &[SliceRef<'_>]),
+    is: &[SliceRef<'_>],
+    draws: bool,
+    evidence: &Evidence,
+) -> Option<(String, Change)> {
     for (at, was) in was.iter().enumerate() {
         let change = match is.get(at) {
-            Some(is) if is.origin == was.origin => slice_differs(was, is, draws),
+            Some(is) if is.origin == was.origin => slice_differs((index, at), was, is, draws, evidence),
             _ => Some(Change::Group),
         };
         if let Some(change) = change {
@@ -412,18 +433,26 @@ fn slices_differ(was: &[SliceRef<'_>], is: &[SliceRef<'_>], draws: bool) -> Opti
 }
 
 /// Compares a slice with what it was.
-fn slice_differs(was: &SliceRef<'_>, is: &SliceRef<'_>, draws: bool) -> Option<Change> {
-    let place = |slice: &SliceRef<'_>| (slice.start, slice.end, slice.records, slice.checksum, slice.taken);
+fn slice_differs(
+    place: Place,
+    was: &SliceRef<'_>,
+    is: &SliceRef<'_>,
+    draws: bool,
+    evidence: &Evidence,
+) -> Option<Change> {
+    let cut = |slice: &SliceRef<'_>| (slice.start, slice.end, slice.records, slice.checksum, slice.taken);
     if was.reader != is.reader {
         return Some(types_differ(was.reader, is.reader));
     }
-    let is_placed = place(was) == place(is) && (!draws || was.first_record == is.first_record);
+    let is_placed = cut(was) == cut(is) && (!draws || was.first_record == is.first_record);
+    if !is_placed || was.columns != is.columns {
+        return Some(Change::Content(None));
+    }
     // The checksum of Parquet is that of its footer alone.
-    let is_same = is_placed && was.columns == is.columns && (was.version == is.version || !is_parquet(is));
-    (!is_same).then_some(Change::Content(None))
+    is_parquet(is).then(|| evidence.change_of_slice(place, was, is)).flatten()
 }
 
-fn is_parquet(slice: &SliceRef<'_>) -> bool {
+pub(super) fn is_parquet(slice: &SliceRef<'_>) -> bool {
     matches!(message_pack::decode(slice.reader), Ok(TableReader::Parquet(_) | TableReader::Arrow))
 }
 

@@ -5,14 +5,17 @@
 //! on: rows of old and new data would be mixed.
 
 mod changes;
+mod evidence;
 mod matching;
 mod recut;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use prs_common::file_content::Contents;
 use prs_common::job::InputSource;
 use prs_common::layout;
 use prs_common::message_pack;
@@ -20,14 +23,26 @@ use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, StoreRef, Work
 use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
 use tokio_util::sync::CancellationToken;
 
+use self::evidence::Evidence;
 use self::matching::{Former, Matched, matched};
 use super::schedule::{KnownChecksums, plan_aside};
 use super::stored::{self, FormerPlans};
 use super::{Batch, PlanEnd, PlanError, PlanNotes};
 use crate::JobContext;
+use crate::inputs::listed::{self, Listed};
 use crate::job::corrected_plan::CorrectedPlan;
 use crate::job::count;
-use crate::job::reuse::listing;
+
+/// Mini-batches of former starts that have rows.
+#[derive(Debug, Clone, Default)]
+pub struct WithRows {
+    /// Checksums of their descriptors.
+    pub checksums: KnownChecksums,
+    /// Contents of their local files, as far as these were noted.
+    pub contents: BTreeMap<MiniBatchIndex, Box<Contents>>,
+    /// An index that is larger than that of any mini-batch with a try.
+    pub end: MiniBatchIndex,
+}
 
 /// State of the inputs of a job beside its former starts.
 #[derive(Debug)]
@@ -62,33 +77,30 @@ pub enum CorrectionError {
     Changed(String),
 }
 
-/// Looks at the inputs of `job`, whose start this is to be. `known` are the checksums of the mini-batches that have rows, and no
-/// mini-batch of former starts has an index of `end` or more.
+/// Looks at the inputs of `job`, whose start this is to be, beside what is `known` of former starts.
 ///
 /// # Errors
 /// The inputs cannot be planned, the storage fails, or rows would be mixed.
-pub async fn look(
-    job: &JobContext,
-    known: &KnownChecksums,
-    end: MiniBatchIndex,
-) -> Result<Inputs, CorrectionError> {
+pub async fn look(job: &JobContext, known: WithRows) -> Result<Inputs, CorrectionError> {
     let spec = &job.spec;
-    let has_no_rows = known.is_empty() && job.corrected.is_none();
+    let has_no_rows = known.checksums.is_empty() && job.corrected.is_none();
     if has_no_rows || !stored::may_change(spec) || is_listed_the_same(job).await {
         return Ok(Inputs::AsTheyWere);
     }
-    let Some((natural, found)) = differs(job, known).await? else { return Ok(Inputs::AsTheyWere) };
-    let former = former(job, known, end, &natural).await?;
+    let known = Arc::new(known);
+    let Some((natural, found)) = differs(job, &known).await? else { return Ok(Inputs::AsTheyWere) };
+    let former = former(job, &known, &natural).await?;
     let kept = former.done.len() as u64;
     let matched = {
         let spec = spec.clone();
         let work = move || {
+            let evidence = Evidence::new(known);
             let size = spec.mini_batch_size.amount();
             let ends = ends(former.done.iter().chain(&former.open));
             let cut = |like: &SliceRef<'_>, done: &[(MiniBatchIndex, SliceRef<'_>)]| {
                 recut::recut(like, done, (size, ends.get(like.origin).copied().unwrap_or_default()))
             };
-            let matched = matched(&spec, &natural, &former, &cut);
+            let matched = matched(&spec, &natural, &former, (&cut, &evidence));
             let matched = matched.map_err(|changes| CorrectionError::Changed(changes.to_string()))?;
             match copied(&matched.bodies, &former.done) {
                 Some(file) => Err(CorrectionError::Changed(format!(
@@ -103,26 +115,33 @@ pub async fn look(
     Ok(Inputs::Corrected(Box::new(Corrected { matched, kept, found })))
 }
 
-/// Whether the local files are, by name, size and time of change, those that the last start listed; a start that did not plan to
-/// its end has not said.
+/// Whether the local files are, by name, size, time of change and inode, those that the last start listed; a start that did not
+/// plan to its end has not said.
 async fn is_listed_the_same(job: &JobContext) -> bool {
     if job.spec.inputs.iter().any(|input| matches!(input.source, InputSource::List(_))) {
         return false;
     }
     let Ok(before) = job.storage.get(&layout::listed(job.incarnation - 1)).await else { return false };
     let spec = job.spec.clone();
-    let now = tokio::task::spawn_blocking(move || listing::list(&spec, &|| false)).await;
-    matches!(now, Ok(Ok(Some(now))) if before == now.as_bytes())
+    let now = tokio::task::spawn_blocking(move || listed::list(&spec, &|| false)).await;
+    let before: Result<Listed, _> = message_pack::decode(&before);
+    matches!((before, now), (Ok(before), Ok(Ok(Some(now)))) if before.is_same(&now))
 }
 
 /// Plans the inputs as they are now, where mini-batches that have rows are not those of that plan.
 async fn differs(
     job: &JobContext,
-    known: &KnownChecksums,
+    known: &Arc<WithRows>,
 ) -> Result<Option<(Vec<Bytes>, PlanEnd)>, CorrectionError> {
     // Indexes of a plan that was corrected before are not those of any other.
-    if job.corrected.is_none() && !is_another(job, known).await? {
-        return Ok(None);
+    if job.corrected.is_none()
+        && let Some(same) = are_all_in(job, &known.checksums).await?
+    {
+        let known = Arc::clone(known);
+        let compared = tokio::task::spawn_blocking(move || Evidence::new(known).changes(&same)).await;
+        let changes = compared.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let is_same = changes.is_empty();
+        return if is_same { Ok(None) } else { Err(CorrectionError::Changed(changes.to_string())) };
     }
     let mut natural = Vec::new();
     let found = each(job, |batch| {
@@ -133,18 +152,23 @@ async fn differs(
     Ok(Some((natural, found)))
 }
 
-async fn is_another(job: &JobContext, known: &KnownChecksums) -> Result<bool, CorrectionError> {
+/// The descriptors of mini-batches that have rows, where the plan of the inputs as they are now has all of these.
+async fn are_all_in(job: &JobContext, known: &KnownChecksums) -> Result<Option<Vec<Bytes>>, CorrectionError> {
     // The audit finds outcomes of numbers beyond the plan.
     let end = known.iter().rposition(|known| *known != 0).map_or(0, |last| last + 1);
-    let (mut is_another, mut met) = (false, 0);
+    let (mut is_another, mut met, mut same) = (false, 0, Vec::new());
     each(job, |batch| {
         let known = known.iter().skip(batch.first as usize);
-        is_another |= known.zip(&batch.bodies).any(|(known, body)| *known != 0 && *known != checksum(body));
+        let with_rows = known.zip(&batch.bodies).filter(|(known, _)| **known != 0);
+        for (known, body) in with_rows {
+            is_another |= *known != checksum(body);
+            same.push(body.clone());
+        }
         met = batch.first as usize + batch.bodies.len();
         !is_another && met < end
     })
     .await?;
-    Ok(is_another || met < end)
+    Ok((!is_another && met >= end).then_some(same))
 }
 
 /// Hands the batches of the plan of the inputs as they are now to `take`, until that says that nobody wants more.
@@ -171,12 +195,11 @@ async fn each(job: &JobContext, mut take: impl FnMut(Batch) -> bool) -> Result<P
 /// where it is the same.
 async fn former(
     job: &JobContext,
-    known: &KnownChecksums,
-    end: MiniBatchIndex,
+    WithRows { checksums: known, end, .. }: &WithRows,
     natural: &[Bytes],
 ) -> Result<Former, CorrectionError> {
     let plans = FormerPlans::read(&job.storage, job.incarnation - 1).await?;
-    let mut former = Former { done: Vec::new(), open: Vec::new(), end };
+    let mut former = Former { done: Vec::new(), open: Vec::new(), end: *end };
     let mut unknown = Vec::new();
     for (index, known) in (0..).zip(known).filter(|(_, known)| **known != 0) {
         let noted = plans.bodies.get(&index).into_iter().flatten();
@@ -247,7 +270,9 @@ impl Corrected {
     pub async fn store(&self, storage: &dyn Storage, start: u32) -> Result<CorrectedPlan, StorageError> {
         let Matched { bodies, end, .. } = &self.matched;
         if let Some(listed) = &self.found.listed {
-            storage.put(&layout::listed(start), listed.clone().into(), PutMode::Overwrite).await?;
+            storage
+                .put(&layout::listed(start), message_pack::encode(listed).into(), PutMode::Overwrite)
+                .await?;
         }
         if self.found.notes != PlanNotes::default() {
             let notes = message_pack::encode(&self.found.notes);

@@ -15,10 +15,11 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use prs_common::dataset::listing::{Entry, Listing, ListingOptions};
 use prs_common::dataset::mltable::{DeltaColumn, Header};
+use prs_common::file_content::FileState;
 use prs_common::job::{Input, InputSource, TableFormat, TabularOptions};
 use prs_common::layout;
 use prs_common::mini_batch::{PathColumn, SliceRef, StoreRef};
@@ -143,11 +144,11 @@ impl Planner<'_, '_> {
         }
         sink.flush();
         while !sink.is_stopped() {
-            match listing.visit(SUMMED_AT_ONCE, |entry| sink.listed.push(entry.relative, entry.version)) {
+            match listing.visit(SUMMED_AT_ONCE, |entry| sink.listed.push_entry(&entry)) {
                 Ok(0) => return,
                 Ok(_) => {}
                 // No reason to fail: nothing of it is wanted. No other job is given the output of this one.
-                Err(_) => return sink.listed.push("", None),
+                Err(_) => return sink.listed.push("", None, PathBuf::new),
             }
         }
     }
@@ -161,7 +162,7 @@ impl Planner<'_, '_> {
         while let Some((group, record)) = files.next().map_err(PlanError::Scratch)? {
             let LocalFile { base, relative, .. } = partitions::decoded(record)?;
             let base = bases.get(base as usize).cloned().unwrap_or_default();
-            let file = Entry { base, relative: relative.to_owned(), version: None };
+            let file = Entry { base, relative: relative.to_owned(), state: None };
             path_name.of_local(&file.base, &file.relative);
             self.taker.begin(group, self.keys.of(&path_name));
             self.listed(&file, &path_name, number)?;
@@ -197,9 +198,12 @@ impl Planner<'_, '_> {
 
     /// Notes a local file as it was when it was looked at. Where keys put files together, their listing has noted it; what is
     /// in a manifest is known by that.
-    fn note_listed(&mut self, name: &str, version: Option<&str>) {
+    fn note_listed(&mut self, name: &str, path: &Path, version: Option<&str>) {
         if self.keys.names.is_empty() && matches!(self.input.source, InputSource::Paths(_)) {
-            self.taker.sink.listed.push(name, version.and_then(|version| version.parse().ok()));
+            let state = FileState::at(path).ok();
+            let state =
+                state.filter(|state| Some(state.seen.version) == version.and_then(|one| one.parse().ok()));
+            self.taker.sink.listed.push(name, state, || path.to_owned());
         }
     }
 
@@ -243,23 +247,24 @@ impl Planner<'_, '_> {
             Some(Opened::Parquet) => {
                 match parquet::read_end(path) {
                     Ok((end, version)) => {
-                        self.note_listed(below, Some(&version));
+                        self.note_listed(below, path, Some(&version));
                         let home = Home { store: StoreRef::Local, key: &origin, version: &version };
                         self.row_groups(name, &end, home);
                     }
                     Err(error) => {
-                        self.note_listed(below, None);
+                        self.note_listed(below, path, None);
                         self.unreadable(&origin, 0, &error.to_string());
                     }
                 }
                 return Ok(());
             }
             None => {
-                self.note_listed(below, None);
+                self.note_listed(below, path, None);
                 return Ok(());
             }
         };
-        self.note_listed(below, Some(&*text.version));
+        self.note_listed(below, path, Some(&*text.version));
+        self.taker.sink.note_content(self.position, path);
         let version = text.version.clone();
         if self.context.is_shared && text.path != path {
             // A file of the user may change from one plan to the next.

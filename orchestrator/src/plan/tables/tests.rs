@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::fixtures::Fixture;
+use crate::inputs::listed::{self, Listed};
 use crate::plan::PlanEnd;
 use crate::plan::schedule::{Assignment, Scheduled, schedule};
 
@@ -92,7 +93,7 @@ fn table_of(fixture: &mut Fixture, table: MlTable) {
 }
 
 /// What the plan has of each file, and the sum of its listing.
-async fn planned(fixture: &mut Fixture) -> (Vec<String>, Option<String>) {
+async fn planned(fixture: &mut Fixture) -> (Vec<String>, Option<Listed>) {
     let describe = |work: Work<'_>| match work {
         Work::Unreadable { reason, .. } => reason.to_owned(),
         Work::Slice(slice) => format!("{} records", slice.records),
@@ -212,10 +213,12 @@ async fn the_sum_of_a_listing_has_the_files_behind_a_satisfied_take() {
         let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         file.set_modified(long_ago).unwrap();
     }
-    let (made, sum) = planned(&mut fixture).await;
+    let (made, listed) = planned(&mut fixture).await;
     assert_eq!(made, ["1 records", "1 records"]);
-    assert!(sum.is_some());
-    assert_eq!(sum, crate::job::reuse::listing::list(fixture.spec(), &|| false).unwrap());
+    let (mut listed, now) = (listed.unwrap(), listed::list(fixture.spec(), &|| false).unwrap().unwrap());
+    assert!(!listed.asks_for_contents(&now), "not all of them were read");
+    listed.contents = now.contents;
+    assert_eq!(listed, now);
 }
 
 #[tokio::test]

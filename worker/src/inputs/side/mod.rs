@@ -16,7 +16,7 @@ use std::sync::Arc;
 use prs_common::end_reason::EndReason;
 use prs_common::job::{InputSource, JobSpec, SideInput};
 use prs_orchestrator::inputs::InputStores;
-use prs_orchestrator::inputs::side::{FetchedSideInput, seen};
+use prs_orchestrator::inputs::side::{self, FetchedSideInput, not_read};
 
 use self::fetch::{Fetching, listing};
 pub use self::store::SideInputStore;
@@ -159,8 +159,7 @@ impl SideInputs {
 
 /// Looks at one that stays where it is. Blocks.
 fn check(side_input: &SideInput) -> Result<(), EndReason> {
-    let SideInput { name, source, seen: known, .. } = side_input;
-    let InputSource::Paths(paths) = source else { return Ok(()) };
+    let InputSource::Paths(paths) = &side_input.source else { return Ok(()) };
     let cannot = |error| not_read(side_input, error);
     for path in paths {
         // A listing would take it for a glob.
@@ -169,24 +168,7 @@ fn check(side_input: &SideInput) -> Result<(), EndReason> {
             cannot(if side_input.is_model() { error.to_string() } else { format!("{path}: {error}") })
         })?;
     }
-    let Some(known) = known else { return Ok(()) };
-    if seen(source).map_err(|error| cannot(error.to_string()))?.checksum == *known {
-        return Ok(());
-    }
-    let path = paths.join(", ");
-    Err(if side_input.is_model() {
-        EndReason::ModelChanged { path }
-    } else {
-        EndReason::SideInputChanged { name: name.clone(), path }
-    })
-}
-
-fn not_read(side_input: &SideInput, error: String) -> EndReason {
-    if side_input.is_model() {
-        EndReason::NoModel { path: side_input.named(), error }
-    } else {
-        EndReason::SideInputNotRead { name: side_input.name.clone(), error }
-    }
+    side::check(side_input)
 }
 
 /// A store that a job has for itself, in `folder`.
