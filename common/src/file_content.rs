@@ -412,7 +412,9 @@ mod tests {
         assert_eq!(cut.iter().count(), 2);
         let sum = |files: &[(u32, &str, u64, u64)]| {
             let mut sum = ContentSum::default();
-            files.iter().for_each(|(input, path, size, checksum)| sum.add(*input, path, *size, *checksum));
+            for (input, path, size, checksum) in files {
+                sum.add(*input, path, *size, *checksum);
+            }
             sum
         };
         let (one, other) = ((0, "/a", 1, 2), (0, "/b", 3, 4));

@@ -54,7 +54,7 @@ impl Listed {
     }
 
     /// Takes over the contents of files that are the same.
-    pub(crate) fn as_of(self, former: &Self) -> Self {
+    pub(crate) fn with_contents_of(self, former: &Self) -> Self {
         Self { contents: former.contents, ..self }
     }
 }

@@ -17,7 +17,7 @@ use prs_common::storage::Storage;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use super::listed::ListingSum;
+use super::listed::{Listed, ListingSum};
 use super::manifest::{File, ManifestError, ManifestReader, Source, Store};
 
 /// Files looked at at a time.
@@ -66,7 +66,7 @@ pub fn seen(source: &InputSource) -> Result<Seen, ListingError> {
             break;
         }
     }
-    let key = listed.finish().and_then(|listed| listed.surely());
+    let key = listed.finish().and_then(Listed::surely);
     let known = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(seen) = key.as_ref().and_then(|key| known().get(key).cloned()) {
         return Ok(seen);

@@ -138,7 +138,8 @@ pub fn end_with(
     };
     record.state = JobState::Completed;
     record.status.progress = former.status.progress.clone();
-    record.listed = listed.zip(former.listed.as_ref()).map(|(now, former)| now.clone().as_of(former));
+    record.listed =
+        listed.zip(former.listed.as_ref()).map(|(now, former)| now.clone().with_contents_of(former));
     record.result = Some(result.clone());
     Some(result)
 }
