@@ -1,12 +1,13 @@
 //! Log files of a job that people read: lines with a time, appended and visible at once.
 
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::timestamp::{format_us, now_us};
+use crate::tree;
 
 /// A file that lines are appended to. Its folder and the file come with the first line.
 #[derive(Debug)]
@@ -48,11 +49,10 @@ impl LogFile {
 
 /// Opens `path` for appending and makes its folder.
 pub fn open_append(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().append(true).create(true).open(path);
-    open().or_else(|error| match path.parent() {
+    tree::append(path).or_else(|error| match path.parent() {
         Some(folder) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(folder)?;
-            open()
+            tree::make_folders(folder)?;
+            tree::append(path)
         }
         _ => Err(error),
     })

@@ -1,12 +1,13 @@
 //! What a job brought, copied to this machine as `az ml job download` lays it out: `named-outputs/NAME/` and `artifacts/`.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::storage::{Storage, StorageExt};
+use prs_common::tree;
 use prs_orchestrator::JobRecord;
 
 use crate::failure::Failure;
@@ -82,15 +83,15 @@ fn part(whole: &Path, named: &[(&str, &str)]) -> io::Result<Vec<PathBuf>> {
             continue;
         }
         if there.is_dir() {
-            fs::rename(&there, &target)?;
+            tree::rename(&there, &target)?;
         } else {
-            fs::create_dir(&target)?;
-            fs::rename(&there, target.join(there.file_name().unwrap_or_default()))?;
+            tree::make_folder(&target)?;
+            tree::rename(&there, target.join(there.file_name().unwrap_or_default()))?;
         }
         made.push(target);
         // Folders that only led there.
         for above in there.ancestors().skip(1).take_while(|above| above.starts_with(whole)) {
-            if fs::remove_dir(above).is_err() {
+            if tree::remove_folder(above).is_err() {
                 break;
             }
         }
@@ -149,7 +150,7 @@ async fn copy(store: &dyn Storage, key: &str, target: &Path) -> Result<(), Failu
         }
         let path = target.join(name);
         let parent = path.parent().unwrap_or(target);
-        fs::create_dir_all(parent)
+        tree::make_folders(parent)
             .with_context(|| format!("cannot make {}", parent.display()))
             .map_err(Failure::usage)?;
         store
@@ -166,6 +167,8 @@ async fn copy(store: &dyn Storage, key: &str, target: &Path) -> Result<(), Failu
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -34,6 +34,7 @@
 //! `statistics`, `attention`, `looks`, `report`, `remove`, `update`, `serving`; each uses those before it alone. `serving` has the
 //! calls of the server alone, and is there with the feature `serve`.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it needs by path"))]
 // Futures of a call hold those of the clients of S3, which are deep.
 #![recursion_limit = "256"]
 #![cfg_attr(not(feature = "serve"), allow(dead_code, unused_imports, reason = "a server calls more"))]

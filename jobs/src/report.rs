@@ -1,11 +1,11 @@
 //! A page about a job, which stands for itself.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::time::SystemTime;
 
 use prs_common::job::pipeline::{Pipeline, Step, step_id};
 use prs_common::statistics::NAMES;
+use prs_common::tree::{self, Held};
 use prs_common::{layout, statistics};
 use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::report::error_list::ErrorList;
@@ -86,9 +86,12 @@ pub async fn facts_again(
 pub fn tell_watched(home: &dyn JobHome) {
     let Some(folder) = home.run_folder() else { return };
     let path = folder.join(layout::LOGS).join(statistics::FOLDER).join(statistics::WATCHED);
+    let say = || {
+        let _held = Held::open(folder)?;
+        tree::append(path)?.set_modified(SystemTime::now())
+    };
     // Where it cannot be said, what is seen is some seconds older.
-    let file = File::options().create(true).append(true).open(path);
-    let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+    let _ = say();
 }
 
 /// How the steps of a pipeline that has not ended stand.

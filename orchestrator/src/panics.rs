@@ -8,6 +8,7 @@
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, JobState};
 use prs_common::storage::{PutMode, StorageError, StorageExt};
+use prs_common::tree;
 
 use crate::caught::{Panicked, caught};
 use crate::report::job_result;
@@ -82,7 +83,7 @@ pub async fn fail(
         return Ok(result);
     }
     let path = job.logs.join("job_result.txt");
-    if let Err(error) = std::fs::write(&path, job_result::text(&result, &job.spec, place)) {
+    if let Err(error) = tree::write(&path, job_result::text(&result, &job.spec, place)) {
         tracing::error!(path = %path.display(), %error, "job_result.txt is not written");
     }
     Ok(result)

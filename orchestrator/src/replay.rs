@@ -13,6 +13,7 @@ use prs_common::ledger::NodeView;
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
 use prs_common::statistics::{FOLDER, NAMES};
+use prs_common::tree;
 
 use crate::JobRecord;
 use crate::job::errors::ErrorSummary;
@@ -39,7 +40,7 @@ impl Replay {
     /// The folder of the logs cannot be made.
     pub fn new(folder: &Path, incarnation: u32, started_us: u64) -> io::Result<Self> {
         let logs = folder.join(layout::LOGS);
-        std::fs::create_dir_all(logs.join(FOLDER))?;
+        tree::make_folders(logs.join(FOLDER))?;
         let tries = Some((TryTable::create(&logs, incarnation)?, folder.to_owned()));
         Ok(Self { tries, ..Self::in_memory(incarnation, started_us) })
     }
@@ -102,11 +103,11 @@ impl Replay {
         let Some((tries, folder)) = &mut self.tries else { return Ok(()) };
         let logs = folder.join(layout::LOGS);
         for (name, part) in parts {
-            std::fs::write(logs.join(FOLDER).join(name), part)?;
+            tree::write(logs.join(FOLDER).join(name), part)?;
         }
         tries.write_directory(folder, true);
         let list = ErrorList::new(&self.errors, Vec::new());
-        std::fs::write(logs.join(error_list::NAME), serde_json::to_vec(&list)?)
+        tree::write(logs.join(error_list::NAME), serde_json::to_vec(&list)?)
     }
 
     /// Tries that failed so far.

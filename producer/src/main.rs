@@ -1,6 +1,8 @@
 //! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it. What is known of jobs, the library `prs_jobs`
 //! has. Its folders, from the bottom up: `terminal`, `progress`, `cli`, `trial`, `commands`; a folder uses those before it alone.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it needs by path"))]
+
 mod cli;
 mod commands;
 mod failure;

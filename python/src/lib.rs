@@ -5,6 +5,8 @@
 //! into bytes and answers the agent. It does no queue, ledger or object storage input or output, it never
 //! retries, and it keeps no state between mini-batches that a killed process could lose.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it needs by path"))]
+
 mod argument;
 mod arrow;
 mod changes;

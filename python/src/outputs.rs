@@ -20,7 +20,6 @@ use prs_common::job::kept_folders;
 use prs_common::output_name::check_output_name;
 use prs_common::tree::{Identity, Kind, OpenFolder, Place, Seen};
 use prs_common::wire::Start;
-use rustix::io::Errno;
 
 /// A folder's time of change tells about later changes only when it is older than the clock ticks,
 /// nanoseconds.
@@ -357,7 +356,7 @@ impl Outputs {
         while let Some(folder) = ahead.pop() {
             let opened = match root.below(&folder) {
                 // What is there is of others.
-                Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => {
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                     found.folders.remove(&folder);
                     found.others.push((folder, "a mounted file system"));
                     continue;

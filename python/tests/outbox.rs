@@ -2,6 +2,7 @@
 //! the same wire.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it needs by path")]
 
 #[path = "../src/outbox.rs"]
 mod outbox;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,6 +15,7 @@ use std::str::FromStr;
 use axum::extract::connect_info::Connected;
 use axum_server::{AddrListener, Address};
 use prs_common::private_folder::PrivateFolder;
+use prs_common::tree;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -165,7 +166,6 @@ fn open(path: &Path) -> io::Result<(net::UnixListener, SocketFile)> {
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &address)?;
     let file = SocketFile { mark: mark(&path)?, path };
-    fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600))?;
     listen(&socket, BACKLOG)?;
     Ok((socket.into(), file))
 }
@@ -185,7 +185,7 @@ fn make_room(path: &Path) -> io::Result<()> {
         return refused("a socket of another user has this name");
     }
     match net::UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => tree::remove_file(path),
         _ => refused("another program listens there"),
     }
 }
@@ -197,13 +197,15 @@ fn mark(path: &Path) -> io::Result<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if mark(&self.path).is_ok_and(|mark| mark == self.mark) {
-            let _ = fs::remove_file(&self.path);
+            let _ = tree::remove_file(&self.path);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

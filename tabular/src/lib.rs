@@ -15,6 +15,8 @@
 //! What it does not do: other formats, compression, encodings but UTF-8, dates (they are strings, as
 //! `pandas.read_csv` leaves them), files on other hosts.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it needs by path"))]
+
 mod column_types;
 #[cfg(feature = "delta")]
 pub mod delta;

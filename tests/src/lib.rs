@@ -12,6 +12,7 @@
 //! One test: `cargo test -p prs-tests --test fleet NAME`.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it needs by path")]
 
 pub mod conformance;
 pub mod deadline;

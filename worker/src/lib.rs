@@ -5,6 +5,8 @@
 //! `process`, `commit`, `intake`, `dispatcher`, `perf`, `node`, `serve`; a folder uses those before it alone. `serve` is there
 //! with the feature `fleet`.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it needs by path"))]
+
 mod commit;
 mod connect;
 mod dispatcher;

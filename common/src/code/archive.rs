@@ -18,6 +18,7 @@ use tar::{Archive, Builder, EntryType, Header};
 use super::error::{CodeError, LARGEST};
 use super::files::{CodeFile, CodeFiles, OWN_IGNORE_FILE};
 use crate::hexadecimal;
+use crate::tree;
 
 /// Largest archive before it is compressed: names and gaps of very many small files count too.
 const LARGEST_TAR: u64 = 2 * LARGEST;
@@ -172,7 +173,7 @@ fn unpack_entries(largest: u64, archive: &mut Archive<impl Read>, folder: &Path)
         let path = path.to_owned();
         move |source| CodeError::Io { path, source }
     };
-    fs::create_dir_all(folder).map_err(at(folder))?;
+    tree::make_folders(folder).map_err(at(folder))?;
     let mut left = largest;
     for entry in archive.entries().map_err(at(folder))? {
         let mut entry = entry.map_err(at(folder))?;
@@ -184,10 +185,10 @@ fn unpack_entries(largest: u64, archive: &mut Archive<impl Read>, folder: &Path)
         left = left.checked_sub(entry.size()).ok_or(CodeError::Swells)?;
         let target = folder.join(&name);
         if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent).map_err(at(parent))?;
+            tree::make_folders(parent).map_err(at(parent))?;
         }
         let mode = entry.header().mode().unwrap_or(0o644);
-        let mut file = File::create(&target).map_err(at(&target))?;
+        let mut file = tree::create(&target).map_err(at(&target))?;
         io::copy(&mut entry, &mut file).map_err(at(&target))?;
         file.set_permissions(fs::Permissions::from_mode(mode & 0o777)).map_err(at(&target))?;
     }

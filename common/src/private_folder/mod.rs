@@ -4,7 +4,7 @@
 //! place of ours, code included. So prs makes a folder with mode 0700, and looks at one that is there through an opened
 //! descriptor before it uses it: the folder must be no link, belong to this user, and be writable by this user alone.
 //! The folders above it must belong to this user or to the system, and let no other user put another folder in its
-//! place.
+//! place. As long as it is in use, what is done with paths below it goes through that descriptor (see [`crate::tree`]).
 //!
 //! Two kinds of users are trusted all the same: the system's own, and the members of a group of this user's, where a
 //! folder above is writable by that group. Who may read a folder that was there before is up to its owner, and so is
@@ -19,10 +19,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, lstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups};
+
+use crate::tree::Held;
 
 /// How a folder is opened that is only passed through.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -39,7 +42,7 @@ const STICKY: u32 = 0o1000;
 #[derive(Debug)]
 pub struct PrivateFolder {
     path: PathBuf,
-    descriptor: OwnedFd,
+    held: Held,
     mode: u32,
 }
 
@@ -192,7 +195,7 @@ impl PrivateFolder {
                 made => made.map_err(|error| failed(io_problem(error)))?,
             }
             match open_folder(parent.as_fd(), name.as_ref(), &trusted) {
-                Ok((descriptor, mode)) => return Ok(Self { path, descriptor, mode }),
+                Ok((descriptor, mode)) => return Ok(Self::of(path, descriptor, mode)),
                 // Another program of this user has removed it already.
                 Err(Problem::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(problem) => return Err(failed(problem)),
@@ -204,11 +207,11 @@ impl PrivateFolder {
     pub fn make_below(&self, name: &str) -> Result<Self, PrivateFolderError> {
         let path = self.path.join(name);
         let opened = trusted().and_then(|trusted| {
-            make_folder(self.descriptor.as_fd(), name.as_ref())?;
-            open_folder(self.descriptor.as_fd(), name.as_ref(), &trusted)
+            make_folder(self.as_fd(), name.as_ref())?;
+            open_folder(self.as_fd(), name.as_ref(), &trusted)
         });
         match opened {
-            Ok((descriptor, mode)) => Ok(Self { path, descriptor, mode }),
+            Ok((descriptor, mode)) => Ok(Self::of(path, descriptor, mode)),
             Err(problem) => Err(PrivateFolderError { path, problem }),
         }
     }
@@ -226,7 +229,7 @@ impl PrivateFolder {
     /// Whether it is still at its path: the user may have removed it, or given it another name.
     pub fn is_there(&self) -> bool {
         let at_path = lstat(&self.path).map(|at| (at.st_dev, at.st_ino));
-        fstat(&self.descriptor).is_ok_and(|own| at_path == Ok((own.st_dev, own.st_ino)))
+        fstat(self).is_ok_and(|own| at_path == Ok((own.st_dev, own.st_ino)))
     }
 
     fn at(path: &Path, is_made: bool) -> Result<Self, PrivateFolderError> {
@@ -240,13 +243,18 @@ impl PrivateFolder {
             let opened = opened.and_then(|()| open_folder(folder.as_fd(), &name, &trusted));
             (folder, mode) = opened.map_err(|problem| failed(&so_far, problem))?;
         }
-        Ok(Self { path: so_far, descriptor: folder, mode })
+        Ok(Self::of(so_far, folder, mode))
+    }
+
+    fn of(path: PathBuf, descriptor: OwnedFd, mode: u32) -> Self {
+        let held = Held::of(&path, Arc::new(descriptor.into()));
+        Self { path, held, mode }
     }
 }
 
 impl AsFd for PrivateFolder {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.held.folder().as_fd()
     }
 }
 

@@ -6,23 +6,24 @@
 //! this host. The file says who has the claim; taking over the claim of a dead owner replaces it as a whole, under its
 //! lock, so that of several who do so one succeeds.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::PutMode;
-use super::local::{LocalStorage, TEMPORARY};
-use super::placing::place;
+use super::local::{LocalStorage, TEMPORARY, Temporary};
+use super::placing::{has_the_name, open_to_lock};
 use crate::host_name;
 use crate::layout::CLAIM;
 use crate::timestamp::{format_us, now_us};
+use crate::tree::{self, Held, OpenFolder};
 
 /// How long another program may hold the lock that only looks whose the claim is.
 const LOOKERS: Duration = Duration::from_millis(500);
@@ -91,8 +92,10 @@ pub enum ClaimError {
 /// A folder that one job fills; given up when this is dropped, or when the program ends.
 #[derive(Debug)]
 pub struct Claim {
-    folder: PathBuf,
+    path: PathBuf,
     made_folder: bool,
+    /// What is done at its path goes to the folder that was claimed.
+    folder: Held,
     /// Locked.
     file: File,
 }
@@ -109,55 +112,53 @@ impl Claim {
         };
         let made_folder = !folder.exists();
         let failed = |source| ClaimError::Folder { folder: folder.to_owned(), source };
-        let path = folder.join(CLAIM);
         let deadline = Instant::now() + LOOKERS;
         let (draft, file) = Draft::write(folder, &holder).map_err(failed)?;
         loop {
-            match place(&draft.path, &path, &PutMode::Create) {
+            match draft.0.place(CLAIM, &PutMode::Create) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 placed => {
                     placed.map_err(failed)?;
                     break;
                 }
             }
-            match look(folder, &path, &holder)? {
+            match look((folder, &draft.0.root), &holder)? {
                 Found::Gone => {}
                 Found::Alive(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
                 Found::Alive(holder) => return Err(ClaimError::Taken { folder: folder.to_owned(), holder }),
                 Found::Dead(_locked) => {
-                    fs::rename(&draft.path, &path).map_err(failed)?;
+                    draft.0.place(CLAIM, &PutMode::Overwrite).map_err(failed)?;
                     break;
                 }
             }
         }
-        Ok(Self { folder: folder.to_owned(), made_folder, file })
+        let held = Held::of(folder, Arc::clone(&draft.0.root));
+        Ok(Self { path: folder.to_owned(), made_folder, folder: held, file })
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let path = self.folder.join(CLAIM);
-        if is_at(&self.file, &path) {
+        let folder = self.folder.folder();
+        if is_at(&self.file, folder) {
             // What cannot be removed is of a dead owner from now on.
-            let _ = fs::remove_file(path);
+            let _ = folder.remove_file(CLAIM.as_ref());
         }
-        let _ = fs::remove_dir(self.folder.join(TEMPORARY));
+        let _ = folder.remove_folder(TEMPORARY.as_ref());
         if self.made_folder {
-            let _ = fs::remove_dir(&self.folder);
+            let _ = tree::remove_folder(&self.path);
         }
     }
 }
 
 /// The name of a claim before it has its own; removed when it is dropped.
-struct Draft {
-    path: PathBuf,
-}
+struct Draft(Temporary);
 
 impl Draft {
     /// A whole claim, locked before other programs can see it.
     fn write(folder: &Path, holder: &ClaimHolder) -> io::Result<(Self, File)> {
-        let (path, mut file) = LocalStorage::new(folder).temporary()?;
-        let draft = Self { path };
+        let (temporary, mut file) = LocalStorage::new(folder).temporary()?;
+        let draft = Self(temporary);
         // Where the file system knows no locks, the process id tells who lives.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let text = serde_json::to_vec(holder)?;
@@ -169,8 +170,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-        let _ = self.path.parent().map(fs::remove_dir);
+        self.0.remove();
+        let _ = self.0.root.remove_folder(TEMPORARY.as_ref());
     }
 }
 
@@ -184,18 +185,18 @@ enum Found {
     Dead(File),
 }
 
-/// Looks whose claim `path` is; an error for one that must not be taken over.
-fn look(folder: &Path, path: &Path, ours: &ClaimHolder) -> Result<Found, ClaimError> {
+/// Looks whose claim is in `folder`, which was opened; an error for one that must not be taken over.
+fn look((folder, opened): (&Path, &OpenFolder), ours: &ClaimHolder) -> Result<Found, ClaimError> {
     let strange = |reason: &dyn std::fmt::Display| ClaimError::Strange {
-        path: path.to_owned(),
+        path: folder.join(CLAIM),
         reason: reason.to_string(),
     };
-    let file = match open(path) {
+    let file = match open_to_lock(opened, CLAIM.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Gone),
         file => file.map_err(|error| strange(&error))?,
     };
     let lock = flock(&file, FlockOperation::NonBlockingLockExclusive);
-    if !is_at(&file, path) {
+    if !is_at(&file, opened) {
         return Ok(Found::Gone);
     }
     let mut text = String::new();
@@ -211,23 +212,9 @@ fn look(folder: &Path, path: &Path, ours: &ClaimHolder) -> Result<Found, ClaimEr
     }
 }
 
-/// Opens a claim as far as its rights allow. A lock over NFS wants a file that is open for writing.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(flags);
-    match options.clone().write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options.open(path),
-        file => file,
-    }
-}
-
-/// Whether `file` is what has the name `path`.
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
+/// Whether `file` is the claim in `folder`.
+fn is_at(file: &File, folder: &OpenFolder) -> bool {
+    has_the_name(file, folder, CLAIM.as_ref()).unwrap_or(false)
 }
 
 /// Whether a process of this host, other than this one, has the id.
@@ -238,6 +225,7 @@ fn is_alive(pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::sync::Barrier;
 

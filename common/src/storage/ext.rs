@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{GetOptions, GetResult, IfExists, ObjectMeta, Storage, StorageError, StorageErrorKind, Version};
 use crate::checksum::StoredChecksum;
+use crate::tree;
 
 /// Bytes that a stream asks for at a time, and that a local file is read by.
 pub const STREAM_PIECE: u64 = 8 << 20;
@@ -189,7 +190,10 @@ pub trait StorageExt: Storage {
             None => None,
         };
         let mut compared = stored.map(StoredChecksum::compare);
-        let mut target = tokio::fs::File::create(file).await.map_err(&disk)?;
+        let path = file.to_owned();
+        let made = tokio::task::spawn_blocking(move || tree::create(path)).await;
+        let made = made.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let mut target = tokio::fs::File::from_std(made.map_err(&disk)?);
         let (mut next, mut size) = (Some(first), 0);
         while let Some(piece) = next {
             if let Some(compared) = &mut compared {

@@ -87,7 +87,10 @@ impl StorageErrorKind {
             }
             io::ErrorKind::InvalidFilename => Self::InvalidKey,
             io::ErrorKind::AlreadyExists => Self::AlreadyExists,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::PermissionDenied,
+            // What is mounted in the place of a folder stays there.
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::CrossesDevices => Self::PermissionDenied,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::Full
             }

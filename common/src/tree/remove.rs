@@ -1,43 +1,24 @@
 //! Removes a folder with everything in it, whatever a script has made of it.
 //!
-//! Links are removed and never followed: every step goes through the opened folder above it. What is mounted below is left: it is of
-//! others. Folders without
-//! permissions, which a script may leave, are given them first. What cannot be removed is passed over, so that it keeps
-//! as little as possible from going.
+//! Links are removed and never followed: every step goes through the opened folder above it. What is mounted below is left: it is
+//! of others. Folders without permissions, which a script may leave, are given them first. What cannot be removed is passed
+//! over, so that it keeps as little as possible from going.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmodat, fchmod, fstat, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, chmodat, fchmod, fstat, unlinkat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use super::open_child;
+use super::{FOLDER, PASSED, open_at};
 
-/// How a folder is opened to be read.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// How one is opened that may not be read.
-const NAMED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Folders within folders: deeper ones are left, for every level takes a descriptor.
 const DEEPEST: usize = 512;
 /// How often a folder is emptied into which a program puts things meanwhile.
 const PASSES: usize = 3;
-
-/// Removes `path` and everything below it. What is not there is removed already. Blocks.
-///
-/// The error is that of the first thing that could not be removed, with its path.
-pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "only what lies in a folder can be removed"));
-    };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let parent = match openat(CWD, parent, READ.difference(OFlags::NOFOLLOW), Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(()),
-        opened => opened?,
-    };
-    remove(parent.as_fd(), name, path, 0)
-}
 
 pub(super) fn remove(parent: BorrowedFd<'_>, name: &OsStr, path: &Path, depth: usize) -> io::Result<()> {
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -50,7 +31,7 @@ pub(super) fn remove(parent: BorrowedFd<'_>, name: &OsStr, path: &Path, depth: u
     if depth == DEEPEST {
         return Err(failed(io::Error::other("there are too many folders in folders")));
     }
-    let folder = open(parent, name).map_err(|error| failed(error.into()))?;
+    let folder = open(parent, name).map_err(failed)?;
     let mut emptied = Ok(());
     for _ in 0..PASSES {
         emptied = empty(&folder, path, depth);
@@ -80,17 +61,19 @@ fn empty(folder: &OwnedFd, path: &Path, depth: usize) -> io::Result<()> {
 }
 
 /// Opens a folder so that what is in it can be removed.
-fn open(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let folder = match open_child(parent, name) {
-        Err(Errno::ACCESS) => {
+fn open(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let child = |how| open_at(parent, Path::new(name), how, Mode::empty());
+    let folder = match child(FOLDER) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             // Through what was opened: by its name, a link could be in its place by now.
-            let named = openat(parent, name, NAMED, Mode::empty())?;
+            let named = child(PASSED)?;
             chmodat(CWD, format!("/proc/self/fd/{}", named.as_raw_fd()), Mode::RWXU, AtFlags::empty())?;
-            open_child(parent, name)?
+            child(FOLDER)?
         }
         opened => opened?,
     };
-    if fstat(&folder)?.st_mode & 0o700 != 0o700 {
+    let stat = fstat(&folder)?;
+    if stat.st_mode & 0o700 != 0o700 && stat.st_uid == geteuid().as_raw() {
         // Where that is not allowed, removing says so.
         let _ = fchmod(&folder, Mode::RWXU);
     }
@@ -102,7 +85,10 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use rustix::fs::openat;
+
     use super::*;
+    use crate::tree::remove_tree;
 
     #[test]
     fn links_are_removed_and_what_they_lead_to_stays() {
@@ -114,14 +100,14 @@ mod tests {
         fs::write(at("gone/a/file"), "").unwrap();
         symlink("../kept", at("gone/link")).unwrap();
         symlink("nowhere", at("gone/a/dangling")).unwrap();
-        remove_tree(&at("gone")).unwrap();
+        remove_tree(at("gone")).unwrap();
         assert!(!at("gone").exists() && at("kept/file").exists() && at("kept/below").exists());
-        remove_tree(&at("gone")).unwrap();
-        remove_tree(&at("gone/never/was")).unwrap();
+        remove_tree(at("gone")).unwrap();
+        remove_tree(at("gone/never/was")).unwrap();
         symlink("kept", at("link")).unwrap();
-        remove_tree(&at("link")).unwrap();
+        remove_tree(at("link")).unwrap();
         assert!(!at("link").is_symlink() && at("kept/file").exists());
-        remove_tree(&at("kept/file")).unwrap();
+        remove_tree(at("kept/file")).unwrap();
         assert!(remove_tree(Path::new("/")).is_err());
     }
 
@@ -146,16 +132,16 @@ mod tests {
         let gone = folder.path().join("gone");
         fs::create_dir(&gone).unwrap();
         fs::write(gone.join("file"), "").unwrap();
-        let mut deep = openat(CWD, &gone, READ, Mode::empty()).unwrap();
+        let mut deep = openat(CWD, &gone, FOLDER, Mode::empty()).unwrap();
         for _ in 0..=DEEPEST {
             rustix::fs::mkdirat(&deep, "d", Mode::RWXU).unwrap();
-            deep = openat(&deep, "d", READ, Mode::empty()).unwrap();
+            deep = openat(&deep, "d", FOLDER, Mode::empty()).unwrap();
         }
         let error = remove_tree(&gone).unwrap_err().to_string();
         assert!(error.contains("too many folders") && error.contains("/d/d/d"), "{error}");
         assert!(!gone.join("file").exists());
         // What is left is less deep from further down.
-        remove_tree(&gone.join("d/d")).unwrap();
+        remove_tree(gone.join("d/d")).unwrap();
         remove_tree(&gone).unwrap();
     }
 }

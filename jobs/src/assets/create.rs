@@ -9,6 +9,7 @@ use prs_common::job::{
 };
 use prs_common::registry::{AssetType, AssetVersion, Kind, Local, NewAsset, NewSource, Use};
 use prs_common::temporary_folder::TemporaryFolder;
+use prs_common::tree;
 
 use crate::failure::Failure;
 use crate::homes::Whereabouts;
@@ -258,7 +259,7 @@ fn environment(
     let (document, notes) = new.within(&whereabouts.names, make)?;
     note_all(&notes, whereabouts);
     let path = scratch.join(ENVIRONMENT);
-    std::fs::write(&path, document).with_context(|| format!("cannot write {}", path.display()))?;
+    tree::write(&path, document).with_context(|| format!("cannot write {}", path.display()))?;
     let source = NewSource::Local(Local { path, keeps_name: false });
     Ok(Found { kind: AssetType::Environment, source, given: given(new, file), uses: Vec::new() })
 }

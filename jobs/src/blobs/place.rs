@@ -1,13 +1,13 @@
-//! Blobs as files of this machine, for what is made of them here: links to them where they are on this machine, copies of those of a
-//! fleet.
+//! Blobs as files of this machine, for what is made of them here: links to them where they are on this machine and nothing
+//! else links to them, else copies.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::Path;
 
 use anyhow::Context;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::storage::StorageExt;
+use prs_common::tree;
 
 use super::{BlobError, Blobs, Listed, key_of};
 use crate::failure::Failure;
@@ -24,10 +24,14 @@ impl Blobs {
     pub async fn place(&self, digest: &str, path: &Path) -> Result<(), BlobError> {
         if self.whereabouts.urls.is_none() {
             let blob = registry::folder_of_runs(&self.whereabouts.runs)?.join(key_of(digest));
-            // A write to one of the files would change them all.
             let link = || {
-                fs::set_permissions(&blob, fs::Permissions::from_mode(0o444))?;
-                fs::hard_link(&blob, path)
+                let ((blobs, blob), (folder, name)) = (tree::above(&blob)?, tree::above(path)?);
+                if blobs.look_at(blob)?.is_none_or(|seen| seen.is_shared()) {
+                    return Err(io::Error::other("there is none, or others have it, too"));
+                }
+                // A write to one of the files would change them both.
+                blobs.set_mode(blob, 0o444)?;
+                blobs.second_name(blob, &folder, name)
             };
             if link().is_ok() {
                 return Ok(());
@@ -46,7 +50,7 @@ impl Blobs {
         for file in files {
             let path = folder.join(&file.path);
             let parent = path.parent().unwrap_or(folder);
-            fs::create_dir_all(parent)
+            tree::make_folders(parent)
                 .with_context(|| format!("cannot make {}", parent.display()))
                 .map_err(Failure::from)?;
         }

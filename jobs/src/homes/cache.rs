@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use prs_common::code::archive::{pack, unpack};
 use prs_common::private_folder::PrivateFolder;
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 use prs_worker::{find_extension, prepare_python_home};
 
 use crate::failure::Failure;
@@ -54,7 +54,7 @@ fn code_in(cache: &PrivateFolder, archive: &[u8], checksum: &str) -> Result<Path
         Failure::usage(error.context(format!("cannot unpack code in {}", cache.path().display())))
     };
     // The lock of a program that is killed ends with it.
-    let lock = File::create(at(LOCK)).map_err(failed)?;
+    let lock = tree::append(at(LOCK)).map_err(failed)?;
     lock.lock().map_err(failed)?;
     let folder = at(&format!("{CODE}{checksum}"));
     if !is_code(&folder, checksum) {
@@ -63,7 +63,7 @@ fn code_in(cache: &PrivateFolder, archive: &[u8], checksum: &str) -> Result<Path
         }
         let unpacked = cache.make_below(UNPACKED).map_err(Failure::usage)?;
         unpack(archive, unpacked.path()).map_err(Failure::usage)?;
-        fs::rename(unpacked.path(), &folder).map_err(failed)?;
+        tree::rename(unpacked.path(), &folder).map_err(failed)?;
     }
     let in_use = take(&folder).map_err(failed)?;
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner).push(in_use);

@@ -18,6 +18,7 @@ use prs_common::registry::{AssetVersion, Kind, Registry, RegistryError};
 use prs_common::servers::ConnectError;
 use prs_common::storage::{self, GetOptions, LocalStorage, Storage, StorageErrorKind, StorageExt, Use};
 use prs_common::temporary_folder::TemporaryFolder;
+use prs_common::tree;
 
 use super::fleet::{FleetHome, Reader};
 use super::{Home, Seen, Whereabouts, cache, graph, in_folder, run_folder};
@@ -253,7 +254,7 @@ pub(crate) async fn copy(
             return Err(Failure::wrong(format!("{} has a name that no file can have here", store.uri(&key))));
         }
         let parent = path.parent().unwrap_or(folder);
-        std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        tree::make_folders(parent).with_context(|| format!("cannot make {}", parent.display()))?;
         store
             .download(&key, &path, None)
             .await
@@ -317,7 +318,7 @@ async fn mlmodel(
             names = files_of_environment(&body);
         }
         let parent = path.parent().unwrap_or(folder.path());
-        let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, body));
+        let written = tree::make_folders(parent).and_then(|()| tree::write(&path, body));
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(Ok(Arc::new(folder)))

@@ -4,7 +4,6 @@
 //! only read take any.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +12,7 @@ use anyhow::Context;
 use prs_common::layout;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::storage::{LocalStorage, TEMPORARY, is_valid_key};
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, Held, remove_tree};
 use prs_orchestrator::JobRecord;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
@@ -53,21 +52,24 @@ const LOOKERS: Duration = Duration::from_millis(200);
 /// How long a program may hold it after its job has ended, while it tidies up.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// A run folder in which this program works alone.
+/// A run folder in which this program works alone. What is done with paths below it goes to this folder, whatever a script puts in
+/// its place.
 #[derive(Debug)]
 pub struct Locked {
     _file: File,
+    _held: Held,
 }
 
 /// Locks `folder`, which must exist; nothing when another program has it.
 pub fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
     let path = folder.join(layout::RUN_LOCK);
-    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let held = Held::open(folder).with_context(|| format!("cannot open {}", folder.display()))?;
+    let file = held.folder().append(layout::RUN_LOCK.as_ref());
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
     let deadline = Instant::now() + LOOKERS;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Some(Locked { _file: file })),
+            Ok(()) => return Ok(Some(Locked { _file: file, _held: held })),
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() > deadline => return Ok(None),
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
             Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
@@ -163,8 +165,8 @@ async fn remove_locked(folder: &Path, start: Option<u32>, keeps_output: bool) ->
             }
         }
         // Before the lock, which the next one would make anew.
-        remove_tree(&folder.join(layout::JOB))?;
-        if keeps_output { remove_tree(&folder.join(layout::RUN_LOCK)) } else { remove_tree(folder) }
+        remove_tree(folder.join(layout::JOB))?;
+        if keeps_output { remove_tree(folder.join(layout::RUN_LOCK)) } else { remove_tree(folder) }
     };
     remove().with_context(|| format!("cannot remove {}", folder.display()))?;
     Ok(true)
@@ -235,13 +237,7 @@ pub fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
     if path.exists() {
         return Ok(());
     }
-    // Seen whole or not at all.
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(who.as_bytes())?;
-        file.persist(&path).map(drop).map_err(|error| error.error)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    tree::write_whole(&path, who).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Who asks to cancel the job in `folder`.
@@ -258,7 +254,7 @@ pub fn cancel_asked_us(folder: &Path) -> Option<u64> {
 
 /// Takes the wish back.
 pub fn forget_cancel(folder: &Path) {
-    let _ = fs::remove_file(folder.join(CANCEL));
+    let _ = tree::remove_file(folder.join(CANCEL));
 }
 
 /// Waits until a command asks to cancel the job in `folder`, and says who.

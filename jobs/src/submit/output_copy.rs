@@ -1,16 +1,17 @@
 //! The output of a job: whether it is there, and a copy of it on this machine: whole, checked, and in nobody's way.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prs_common::layout;
-use prs_common::storage::{LocalStorage, ObjectMeta, Storage, StorageErrorKind, StorageExt};
+use prs_common::storage::{LocalStorage, ObjectMeta, Storage, StorageErrorKind, StorageExt, TEMPORARY};
+use prs_common::timestamp::now_us;
+use prs_common::tree;
 use prs_orchestrator::job::record::Output;
 use prs_orchestrator::publish::{Notes, checksum_of};
 use prs_orchestrator::{JobRecord, JobResult};
-use tempfile::{TempDir, TempPath};
 
 use crate::failure::Failure;
 use crate::homes::JobHome;
@@ -34,7 +35,7 @@ pub(crate) async fn fetch_output(
             check_free(target, &object.key)?;
         }
     }
-    let staged = staging(target).with_context(|| format!("cannot copy to {}", target.display()))?;
+    let staged = Staging::make(target).with_context(|| format!("cannot copy to {}", target.display()))?;
     for object in &objects {
         stage(source, object, staged.path()).await?;
     }
@@ -62,24 +63,43 @@ pub(crate) async fn fetch_output(
     Ok(())
 }
 
-/// Where copies are until all are here; what a program that was killed left there is removed.
-fn staging(target: &Path) -> std::io::Result<TempDir> {
-    const PREFIX: &str = "fetch-";
-    let folder = target.join(".tmp");
-    std::fs::create_dir_all(&folder)?;
-    for entry in std::fs::read_dir(&folder)?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            std::fs::remove_dir_all(entry.path())?;
+/// Where copies are until all are here; removed when dropped.
+struct Staging(PathBuf);
+
+impl Staging {
+    /// Makes it; what a program that was killed left is removed.
+    fn make(target: &Path) -> io::Result<Self> {
+        const PREFIX: &str = "fetch-";
+        let folder = target.join(TEMPORARY);
+        tree::make_folders(&folder)?;
+        for entry in std::fs::read_dir(&folder)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                tree::remove_tree(entry.path())?;
+            }
+        }
+        let path = folder.join(format!("{PREFIX}{}-{:x}", std::process::id(), now_us()));
+        tree::make_folder(&path)?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if let Err(error) = tree::remove_tree(&self.0) {
+            tracing::warn!(path = %self.0.display(), %error, "copies are left behind");
         }
     }
-    tempfile::Builder::new().prefix(PREFIX).tempdir_in(folder)
 }
 
 /// Copies one object to the folder `staged`.
 async fn stage(source: &dyn Storage, object: &ObjectMeta, staged: &Path) -> Result<(), Failure> {
     let (uri, path) = (source.uri(&object.key), staged.join(&object.key));
     let folder = path.parent().unwrap_or(staged);
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    tree::make_folders(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let bytes =
         source.download(&object.key, &path, None).await.with_context(|| format!("cannot copy {uri}"))?;
     if bytes != object.size {
@@ -119,17 +139,16 @@ async fn place_all(
         let (from, to) = (staged.join(key), target.join(key));
         let folder = to.parent().unwrap_or(target);
         let place = || {
-            std::fs::create_dir_all(folder)?;
+            tree::make_folders(folder)?;
             if replaced.contains(key) {
-                return std::fs::rename(&from, &to);
+                return tree::rename(&from, &to);
             }
-            let from = TempPath::try_from_path(&from)?;
-            from.persist_noclobber(&to).map_err(|error| error.error)
+            tree::rename_new(&from, &to)
         };
         if let Err(error) = place() {
             for path in placed {
                 // It was not there before; nobody heard of it yet.
-                let _ = std::fs::remove_file(path);
+                let _ = tree::remove_file(path);
             }
             if error.kind() == ErrorKind::AlreadyExists {
                 check_free(target, key)?;
@@ -160,7 +179,7 @@ async fn withdraw_failures(target: &Path, notes: &Notes) -> Result<(), Failure> 
     let (name, path) = (layout::FAILED_MINI_BATCHES, target.join(layout::FAILED_MINI_BATCHES));
     let there = checksum_of(&LocalStorage::new(target), name).await.context("cannot read the output")?;
     if there.is_some_and(|there| notes.brought(name, &there).is_some()) {
-        std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        tree::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
     Ok(())
 }
@@ -193,11 +212,11 @@ pub(crate) async fn check_there(
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
 
     use prs_common::hexadecimal;
     use prs_common::storage::PutMode;
     use sha2::{Digest, Sha256};
+    use tempfile::TempDir;
 
     use super::*;
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_util::stream::{self, StreamExt};
 use prs_common::layout;
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, TransferError};
+use prs_common::tree;
 use tokio::sync::Mutex;
 use walkdir::WalkDir;
 
@@ -160,13 +161,12 @@ impl LogShipper {
             if tokio::fs::metadata(&path).await.is_ok_and(|here| here.len() >= object.size) {
                 continue;
             }
-            if let Some(parent) = path.parent() {
-                let _ = tokio::fs::create_dir_all(parent).await;
-            }
+            let folder = path.parent().unwrap_or(&self.folder).to_owned();
+            let _ = tokio::task::spawn_blocking(move || tree::make_folders(folder)).await;
             if let Err(error) = self.storage.download(&object.key, &path, None).await {
                 tracing::warn!(%error, "a log that another node wrote is not gone on with");
                 // Half of it would be taken for all of it.
-                let _ = tokio::fs::remove_file(&path).await;
+                let _ = tokio::task::spawn_blocking(move || tree::remove_file(path)).await;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! any number of slices costs no memory. The checksum is that of the slice: a line that is of another one says that the
 //! data changed in between, and no row is given twice or left out over that.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use prs_common::job::counting::Counting;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::mini_batch::StoreRef;
 use prs_common::storage::{DiskError, StorageExt, TransferError};
+use prs_common::tree;
 
 use super::{PlanContext, PlanError};
 
@@ -32,7 +33,7 @@ pub(super) struct Counts {
 impl Drop for Counts {
     fn drop(&mut self) {
         if let Some(copy) = &self.copy {
-            let _ = fs::remove_file(copy);
+            let _ = tree::remove_file(copy);
         }
     }
 }
@@ -98,7 +99,7 @@ impl Counts {
 /// Brings the lines from a bucket to the scratch folder.
 fn brought(url: &RemotePath, context: &PlanContext<'_>) -> Result<PathBuf, TransferError> {
     let folder: &Path = context.work;
-    fs::create_dir_all(folder).map_err(DiskError::about(folder))?;
+    tree::make_folders(folder).map_err(DiskError::about(folder))?;
     let copy = folder.join("counts");
     context.handle.block_on(async {
         let store = context.stores.get(StoreRef::Url(&url.bucket)).await?;
@@ -146,6 +147,8 @@ impl Counted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn counts(text: &str) -> (tempfile::NamedTempFile, Counts) {

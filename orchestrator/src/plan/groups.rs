@@ -5,11 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use prs_common::storage::DiskError;
+use prs_common::tree;
 use sha2::{Digest, Sha256};
 
 /// Bytes of records that are held.
@@ -34,7 +35,7 @@ struct RunFolder(PathBuf);
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = tree::remove_tree(&self.0);
     }
 }
 
@@ -99,8 +100,8 @@ impl Grouper {
         self.runs += 1;
         self.run.places.sort_unstable();
         let write = || {
-            fs::create_dir_all(&self.folder.0)?;
-            let mut file = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+            tree::make_folders(&self.folder.0)?;
+            let mut file = BufWriter::with_capacity(1 << 20, tree::create(&path)?);
             for &(group, start, end) in &self.run.places {
                 file.write_all(&group.to_le_bytes())?;
                 file.write_all(&((end - start) as u32).to_le_bytes())?;

@@ -9,6 +9,7 @@ use prs_common::dataset::input::Compression;
 use prs_common::dataset::mltable::Encoding;
 use prs_common::file_version::SeenFile;
 use prs_common::storage::DiskError;
+use prs_common::tree;
 use zip::ZipArchive;
 
 use super::PlanError;
@@ -218,9 +219,9 @@ fn decompress(
     stop: &dyn Fn() -> bool,
 ) -> io::Result<Option<(u64, String)>> {
     if let Some(folder) = scratch.parent() {
-        std::fs::create_dir_all(folder)?;
+        tree::make_folders(folder)?;
     }
-    let mut target = BufWriter::with_capacity(1 << 20, File::create(scratch)?);
+    let mut target = BufWriter::with_capacity(1 << 20, tree::create(scratch)?);
     let mut block = vec![0; 256 << 10];
     let mut written = 0;
     let broken = loop {

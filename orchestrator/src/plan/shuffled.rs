@@ -20,6 +20,7 @@ use prs_common::message_pack;
 use prs_common::mini_batch::{PathColumn, PathValue, SliceRef, StoreRef, Work};
 use prs_common::near_name::nearest;
 use prs_common::storage::{DiskError, StorageExt, TransferError};
+use prs_common::tree;
 use prs_tabular::{ColumnTypes, TableReader};
 use serde::Deserialize;
 
@@ -135,7 +136,7 @@ struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = tree::remove_tree(&self.0);
     }
 }
 
@@ -215,7 +216,7 @@ fn stored_buckets(
         let list = match described.store {
             StoreRef::Local => PathBuf::from(format!("{}{}", source.origin, file.relative)),
             store => {
-                fs::create_dir_all(folder).map_err(DiskError::about(folder)).map_err(PlanError::Scratch)?;
+                tree::make_folders(folder).map_err(DiskError::about(folder)).map_err(PlanError::Scratch)?;
                 let copy = folder.join(buckets.len().to_string());
                 let failed = |error| PlanError::of_transfer(&input.name, error);
                 let brought = context.handle.block_on(async {

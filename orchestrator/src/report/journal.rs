@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use prs_common::ledger::{NodeReport, NodeView};
 use prs_common::log_file::LogFile;
+use prs_common::tree;
 
 use super::error_list::{self, ErrorList};
 use super::init_errors::InitErrors;
@@ -35,8 +36,8 @@ pub(crate) struct Journal {
 impl Journal {
     /// Begins to write below `logs`.
     pub(crate) fn begin(logs: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(logs.join("sys/error"))?;
-        std::fs::write(logs.join("readme.txt"), README)?;
+        tree::make_folders(logs.join("sys/error"))?;
+        tree::write(logs.join("readme.txt"), README)?;
         Ok(Self {
             master: LogFile::new(logs.join("sys/master_role.txt")),
             errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),

@@ -21,15 +21,16 @@ use std::io;
 use std::path::Path;
 
 use prs_common::timestamp::push_seconds;
+use prs_common::tree;
 
 /// Writes a whole report: a reader finds the former one or this one, and never a part. It is written below `work` at first, a
 /// folder of the same file system where neither readers nor the shipper of logs look. The folder of `path` is made.
 pub(crate) fn write_whole(work: &Path, path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let aside = work.join(format!("{}.new", name.display()));
-    std::fs::write(&aside, content)?;
-    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-    std::fs::rename(&aside, path)
+    tree::write(&aside, content)?;
+    path.parent().map_or(Ok(()), tree::make_folders)?;
+    tree::rename(&aside, path)
 }
 
 /// Appends durations, microseconds, as CSV fields of seconds, each after a comma.

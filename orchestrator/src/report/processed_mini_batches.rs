@@ -8,6 +8,7 @@ use std::path::Path;
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
 use prs_common::segment::SegmentIndex;
 use prs_common::timestamp::push_us;
+use prs_common::tree;
 
 use super::{push_csv, push_durations};
 
@@ -30,9 +31,9 @@ impl ProcessedMiniBatches {
     /// Begins the report at `path` anew.
     pub fn create(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            tree::make_folders(folder)?;
         }
-        let mut file = BufWriter::with_capacity(256 << 10, File::create(path)?);
+        let mut file = BufWriter::with_capacity(256 << 10, tree::create(path)?);
         file.write_all(COLUMNS.as_bytes())?;
         Ok(Self { file, line: String::new() })
     }

@@ -5,7 +5,7 @@
 //! written is told once, in the log and in the directory, and the job goes on.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use prs_common::checksum::Crc32c;
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
+use prs_common::tree;
 use prs_common::try_table::{Block, DIRECTORY, Directory, Extent, FOLDER, Row, Which};
 
 use super::items::named;
@@ -63,11 +64,8 @@ impl TryTable {
         let before = before.and_then(|bytes| Directory::decode(&bytes).ok());
         let former =
             before.filter(|before| before.incarnation == incarnation).map_or(0, |before| before.followed);
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        std::fs::create_dir_all(&folder)?;
+        tree::remove_tree(&folder)?;
+        tree::make_folders(&folder)?;
         let directory = Directory { incarnation, ..Directory::default() };
         Ok(Self { folder, directory, former, ..Self::default() })
     }
@@ -168,7 +166,7 @@ impl Part {
         let mut file = if let Some(file) = self.file.take() {
             file
         } else {
-            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            let file = tree::append(path)?;
             // What a write left that failed.
             file.set_len(at)?;
             file

@@ -3,7 +3,6 @@
 //! The orchestrator writes the list at the end of a job. Before that, the segments tell the same.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use prs_common::job::JobSpec;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, id_of};
 use prs_common::storage::{DiskError, Payload, Storage, StorageError, StorageErrorKind};
+use prs_common::tree;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -46,7 +46,7 @@ pub(crate) async fn list(job: &JobContext, catalog: &Catalog) -> Result<(), Stor
         let line = format!("{line}\n");
         digest.update(&line);
         if file.is_none() {
-            file = Some(BufWriter::new(File::create(&path).map_err(failed)?));
+            file = Some(BufWriter::new(tree::create(&path).map_err(failed)?));
         }
         file.iter_mut().try_for_each(|file| file.write_all(line.as_bytes())).map_err(failed)?;
     }

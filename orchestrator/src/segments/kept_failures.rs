@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
+use prs_common::tree;
 use serde::{Deserialize, Serialize};
 
 use super::failures::{Failures, TryFailure};
@@ -201,11 +202,11 @@ impl Entries {
 /// An empty file that nobody finds.
 fn unnamed(folder: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    std::fs::create_dir_all(folder)?;
+    tree::make_folders(folder)?;
     let path =
         folder.join(format!("failures-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
-    let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(&path)?;
+    let file = tree::create_private(&path)?;
+    tree::remove_file(&path)?;
     Ok(file)
 }
 

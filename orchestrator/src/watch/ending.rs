@@ -16,6 +16,7 @@ use prs_common::ledger::{Conclusion, JobProgress, JobState};
 use prs_common::message_pack;
 use prs_common::storage::{StorageError, StorageErrorKind, StorageExt};
 use prs_common::timestamp::now_us;
+use prs_common::tree;
 
 use super::findings::findings;
 use super::{Decision, FIRST_PAUSE, LONGEST_PAUSE, Watch, WatchError, lease};
@@ -272,7 +273,7 @@ impl Watch<'_> {
         // An orchestrator without the lease may not say how the job ended: its successor may have removed what this one
         // could not find any more.
         self.renew().await?;
-        let _ = std::fs::remove_file(&self.reserve);
+        let _ = tree::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
         let mut result = result(self.job, &self.record, end, output, &self.status.progress, took, known);

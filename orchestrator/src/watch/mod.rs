@@ -42,6 +42,7 @@ use prs_common::process_page::monotonic_ns;
 use prs_common::stops::stopped_since;
 use prs_common::storage::Version;
 use prs_common::timestamp::now_us;
+use prs_common::tree;
 use tokio::sync::watch::Sender;
 
 use self::duties::Situation;
@@ -214,9 +215,9 @@ impl<'a> Watch<'a> {
         let report = ProcessedMiniBatches::create(&logs.join("sys/job_report/processed_mini-batches.csv"))
             .map_err(failed)?;
         let journal = Journal::begin(logs).map_err(failed)?;
-        std::fs::create_dir_all(&job.work).map_err(failed)?;
+        tree::make_folders(&job.work).map_err(failed)?;
         let reserve = job.work.join("reserve");
-        std::fs::write(&reserve, vec![1; RESERVE]).map_err(failed)?;
+        tree::write(&reserve, vec![1; RESERVE]).map_err(failed)?;
         journal.decision(format_args!(
             "{owner} watches over job {} (start {}), {} inputs, run_max_try {}, run_invocation_timeout {} s",
             job.id,

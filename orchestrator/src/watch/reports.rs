@@ -7,6 +7,7 @@ use prs_common::backoff::Backoff;
 use prs_common::failpoint;
 use prs_common::layout::LOGS;
 use prs_common::storage::{PutMode, StorageError, StorageErrorKind, StorageExt};
+use prs_common::tree;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
 use crate::JobContext;
@@ -39,7 +40,7 @@ pub(crate) async fn finish_reports(
     watch.memory.state = result.state;
     watch.status.progress = job.ledger.progress().await?;
     (watch.status.seconds, watch.status.eta_seconds) = (result.seconds, None);
-    let _ = std::fs::remove_file(&watch.reserve);
+    let _ = tree::remove_file(&watch.reserve);
     watch.write_job_result(result);
     watch.finish_reports(result).await;
     Ok(())

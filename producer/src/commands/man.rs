@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::cli::{Arguments, Format, Manual};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
+use prs_common::tree;
 
 /// Pages of the manual that were written.
 #[derive(Debug, Serialize)]
@@ -39,7 +40,7 @@ pub(super) fn man(arguments: &Manual, format: Format) -> Result<ExitCode, Failur
 
 /// The names of the pages that are written, that of the program first.
 fn write(folder: &Path) -> io::Result<Vec<String>> {
-    fs::create_dir_all(folder)?;
+    tree::make_folders(folder)?;
     let mut program = Arguments::command().disable_help_subcommand(true);
     program.build();
     let commands = program.get_subcommands().filter(|command| !command.is_hide_set());

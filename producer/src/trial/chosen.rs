@@ -9,6 +9,7 @@ use bytes::Bytes;
 use prs_common::job::InputKind;
 use prs_common::job::shuffle::ShuffleStage;
 use prs_common::mini_batch::{MiniBatch, SliceRef, StoreRef, Work, checksum};
+use prs_common::tree;
 use prs_jobs::names;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::plan::{PlanContext, plan};
@@ -199,7 +200,7 @@ impl Trial {
     /// Plans the job as far as the mini-batch that is wanted.
     async fn plan_until(&self, mut wanted: Wanted) -> Result<Planned, Failure> {
         let (spec, stores, work) = (self.spec.clone(), self.stores.clone(), self.work());
-        std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+        tree::make_folders(&work).with_context(|| format!("cannot make {}", work.display()))?;
         let handle = Handle::current();
         let planning = tokio::task::spawn_blocking(move || {
             let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };

@@ -26,6 +26,7 @@ use prs_common::job::{Given, InputSource, JobSpec, Loaded, Names, RunsOn, adjust
 use prs_common::layout;
 use prs_common::storage::{LocalStorage, PutMode, Storage, StorageExt};
 use prs_common::temporary_folder::TemporaryFolder;
+use prs_common::tree;
 use prs_jobs::homes::{self, registry};
 use prs_jobs::submit::code_notes;
 use prs_jobs::submit::local::Python;
@@ -250,7 +251,7 @@ fn own_code(spec: &JobSpec, scratch: &TemporaryFolder) -> Result<PathBuf, Failur
         return Ok(spec.source_directory.clone());
     }
     let folder = scratch.path().join("no-code");
-    std::fs::create_dir_all(&folder).context("cannot make a temporary folder")?;
+    tree::make_folders(&folder).context("cannot make a temporary folder")?;
     Ok(folder)
 }
 

@@ -15,6 +15,7 @@ use prs_common::hexadecimal;
 use prs_common::job::{SideInput, kept_folders};
 use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatch, PathColumn, PathValue, SliceRef, Work};
+use prs_common::tree;
 use prs_jobs::homes::cache::python_home;
 use prs_tabular::TableReader;
 use prs_tabular::parquet::{Footer, RowGroups};
@@ -44,7 +45,7 @@ impl<'a> TestData<'a> {
     pub(crate) fn wanted(folder: Option<&'a Path>) -> Result<Self, Failure> {
         let Some(folder) = folder else { return Ok(Self::InTest) };
         let cannot = || format!("cannot make the folder {} of --data", folder.display());
-        fs::create_dir_all(folder).with_context(cannot).map_err(Failure::usage)?;
+        tree::make_folders(folder).with_context(cannot).map_err(Failure::usage)?;
         let is_empty = fs::read_dir(folder).with_context(cannot).map_err(Failure::usage)?.next().is_none();
         if is_empty {
             return Ok(Self::Folder(folder));
@@ -232,8 +233,8 @@ fn copied(base: &str, paths: &[&str], folder: &Path) -> Result<(String, String),
     for path in paths {
         let copy = folder.join(path.trim_start_matches('/'));
         let copied = || {
-            fs::create_dir_all(copy.parent().unwrap_or(&folder))?;
-            fs::copy(Path::new(base).join(path), &copy)
+            tree::make_folders(copy.parent().unwrap_or(&folder))?;
+            tree::copy(Path::new(base).join(path), &copy)
         };
         copied().with_context(|| format!("cannot copy {path} to {}", copy.display()))?;
         placed.push(copy);

@@ -13,6 +13,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use prs_common::job::EndpointFile;
 use prs_common::registry::Kind as AssetKind;
+use prs_common::tree;
 use prs_jobs::FailureKind;
 use prs_jobs::assets;
 use prs_jobs::endpoints::{self, Expected, IfThere};
@@ -244,7 +245,7 @@ pub(crate) async fn put_version(
     let (mut document, beside) = objects::asset(of, &body_of(request).await?).map_err(bad)?;
     let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     if let Some((file, text)) = beside {
-        let written = std::fs::write(staging.code().join(file), text);
+        let written = tree::write(staging.code().join(file), text);
         written.map_err(|error| Problem::new(Kind::INTERNAL, format_args!("cannot keep {file}: {error}")))?;
     }
     let name = of.own_name(named(&names, "name"));

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
 use prs_common::timestamp::now_us;
+use prs_common::tree;
 use serde::{Deserialize, Serialize};
 
 use super::signed::Key;
@@ -140,14 +140,8 @@ impl ServerFile {
         let text = serde_json::to_vec(&told).map_err(|error| failed(error.into()))?;
         let written = path.with_extension("new");
         let write = || {
-            let _ = fs::remove_file(&written);
-            fs::OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&written)?
-                .write_all(&text)?;
-            fs::rename(&written, &path)
+            tree::create_private(&written)?.write_all(&text)?;
+            tree::rename(&written, &path)
         };
         write().map_err(failed)?;
         Ok(Self { path, token: told.token })
@@ -158,7 +152,7 @@ impl Drop for ServerFile {
     fn drop(&mut self) {
         // Another server may have taken the port, and the file.
         if read(&self.path).is_some_and(|told| told.token == self.token) {
-            let _ = fs::remove_file(&self.path);
+            let _ = tree::remove_file(&self.path);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! scenario (3); `PRS_CHAOS_SEED` is the seed of the first round (1), the following ones count up.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it needs by path")]
 
 mod chaos_run;
 mod cluster;

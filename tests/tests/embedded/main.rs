@@ -1,6 +1,7 @@
 //! Embedded runs: one program, one folder, no server.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it needs by path")]
 
 mod alone;
 mod bad_input;
@@ -12,6 +13,7 @@ mod crash_and_resume;
 mod docs;
 mod errors;
 mod failure_table;
+mod foreign_trees;
 mod happy_path;
 mod init_failures;
 mod left_behind;

@@ -1,6 +1,7 @@
 //! Jobs on a fleet: workers, and RabbitMQ, Redis and an S3 server that the tests start for themselves.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it needs by path")]
 
 mod alone;
 mod autoscaler;

@@ -1,6 +1,7 @@
 //! `prs serve`: its API, its pages, who may do what, and what it costs.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it needs by path")]
 
 mod alone;
 mod oidc;

@@ -7,6 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use prs_common::tree;
+
 /// Overrides where the extension is.
 const EXTENSION_VARIABLE: &str = "PRS_PROCESS_EXTENSION";
 /// Name of the extension as cargo builds it.
@@ -126,15 +128,15 @@ pub fn prepare(folder: &Path, extension: &Path) -> io::Result<()> {
     for (path, text) in SOURCES {
         let target = folder.join("azureml_user").join(path);
         if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
+            tree::make_folders(parent)?;
         }
-        fs::write(target, text)?;
+        tree::write_whole(target, text)?;
     }
     let link = folder.join(MODULE);
-    match std::os::unix::fs::symlink(extension, &link) {
+    match tree::link(extension, &link) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(&link)?;
-            std::os::unix::fs::symlink(extension, &link)
+            tree::remove_file(&link)?;
+            tree::link(extension, &link)
         }
         done => done,
     }

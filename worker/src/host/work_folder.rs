@@ -10,12 +10,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -211,7 +211,7 @@ impl Own {
     fn remove_from(self, parent: &Path) {
         let path = self.folder.path();
         let aside = parent.join(format!("{PREFIX}{:016x}", RandomState::new().hash_one(path)));
-        match fs::rename(path, &aside) {
+        match tree::rename(path, &aside) {
             Ok(()) => remove(&aside),
             Err(error) => tracing::warn!(path = %path.display(), %error, "a folder is left behind"),
         }
@@ -252,8 +252,7 @@ fn claim(path: &Path) -> Option<Own> {
     let claimed = || {
         if metadata.mode() & 0o777 != 0o700 {
             // A script has changed it.
-            fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-                .map_err(|error| error.to_string())?;
+            tree::set_mode(path, 0o700).map_err(|error| error.to_string())?;
         }
         let folder = PrivateFolder::open(path).map_err(|error| error.to_string())?;
         Own::lock(folder).map_err(|error| error.to_string())
@@ -267,6 +266,7 @@ fn claim(path: &Path) -> Option<Own> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::host::folder_lock::LOCK;

@@ -2,10 +2,10 @@
 //! there is whole. What comes is compared with what was planned: the version of an object, the content that a blob is
 //! named by, the checksum of a slice.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, future, stream};
@@ -15,6 +15,7 @@ use prs_common::storage::{
     DiskError, GetOptions, STREAM_PIECE, Storage, StorageError, StorageErrorKind, StorageExt, TransferError,
     Version, pieces,
 };
+use prs_common::tree;
 use prs_orchestrator::inputs::blob::{digest, promised_digest};
 
 /// Files up to this size are kept in memory where there is room, bytes.
@@ -112,9 +113,9 @@ impl Object {
         // Errors of the node are met here, not taken for errors of the store later.
         blocking(&temporary.0, |temporary| {
             if let Some(folder) = temporary.parent() {
-                fs::create_dir_all(folder)?;
+                tree::make_folders(folder)?;
             }
-            File::create(temporary).map(drop)
+            tree::create(temporary).map(drop)
         })
         .await?;
         let bytes = match &self.part {
@@ -123,7 +124,7 @@ impl Object {
             Part::Places(places) => self.places(store, places, &temporary.0).await?,
         };
         let seen = blocking(&temporary.0, move |temporary| {
-            in_its_folder(&target, || fs::rename(temporary, &target))?;
+            in_its_folder(&target, || tree::rename(temporary, &target))?;
             SeenFile::at(&target)
         });
         Ok((bytes, seen.await?))
@@ -168,9 +169,9 @@ impl Object {
             return Err(self.damaged(store));
         }
         let seen = blocking(file, move |file| {
-            let written = in_its_folder(file, || fs::write(file, &bytes));
+            let written = in_its_folder(file, || tree::write(file, &bytes));
             if written.is_err() {
-                let _ = fs::remove_file(file);
+                let _ = tree::remove_file(file);
             }
             written.and_then(|()| SeenFile::at(file))
         });
@@ -228,8 +229,7 @@ impl Object {
             checksum.update(&bytes);
             let start = at;
             at += bytes.len() as u64;
-            blocking(file, move |file| File::options().write(true).open(file)?.write_all_at(&bytes, start))
-                .await?;
+            blocking(file, move |file| tree::open_to_write(file)?.write_all_at(&bytes, start)).await?;
         }
         if at < range.end {
             let end = range.end;
@@ -281,15 +281,15 @@ fn check_size(planned: u64, size: u64) -> Result<(), FetchError> {
 
 /// Makes `file` as long as its last byte asks for.
 async fn lengthen(file: &Path, end: u64) -> Result<(), FetchError> {
-    blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await
+    blocking(file, move |file| tree::open_to_write(file)?.set_len(end)).await
 }
 
 /// Makes `path` a link that holds `target`.
 pub(super) async fn link(path: &Path, target: PathBuf) -> Result<(), FetchError> {
     blocking(path, move |path| {
         // One is left where its file was damaged.
-        let _ = fs::remove_file(path);
-        in_its_folder(path, || symlink(&target, path))
+        let _ = tree::remove_file(path);
+        in_its_folder(path, || tree::link(&target, path))
     })
     .await
 }
@@ -304,7 +304,7 @@ fn in_its_folder(file: &Path, write: impl Fn() -> io::Result<()>) -> io::Result<
         && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
         && again.next().is_some()
     {
-        written = fs::create_dir_all(folder).and_then(|()| write());
+        written = tree::make_folders(folder).and_then(|()| write());
     }
     written
 }
@@ -332,6 +332,6 @@ struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = tree::remove_file(&self.0);
     }
 }

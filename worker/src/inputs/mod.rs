@@ -28,6 +28,7 @@ use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputSource, JobSpec};
 use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
 use prs_common::storage::{DiskError, StorageError, StorageErrorKind, StorageExt};
+use prs_common::tree;
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
 
 use tokio::sync::Semaphore;
@@ -165,8 +166,7 @@ impl Localizer {
         place: impl FnOnce(&Path) -> InputPlace,
         metrics: Metrics,
     ) -> std::io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let folder = std::fs::canonicalize(folder)?;
+        let folder = tree::make_root(folder)?.whereabouts()?;
         let in_memory = if spec.inputs.iter().any(is_fetched) { in_memory.min(limit / 2) } else { 0 };
         let memory = MemoryFolder::open(in_memory, &folder);
         Self::with_memory(stores, spec, folder, limit, memory, place, metrics)

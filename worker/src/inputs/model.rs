@@ -3,13 +3,12 @@
 //! It is a link: no process has a copy of its own. What stands there is brought with the side inputs.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use prs_common::dataset::remote::is_remote;
 use prs_common::job::{InputSource, JobSpec, SideInput};
+use prs_common::tree;
 
 use super::side::SidePaths;
 
@@ -24,13 +23,13 @@ const BY_NAME: &str = "PRS_MODELS";
 pub(crate) fn place(spec: &JobSpec, side_paths: &SidePaths, folder: &Path) -> io::Result<()> {
     let Some(model) = &spec.model else { return Ok(()) };
     let own = own_folder(folder);
-    fs::create_dir_all(&own)?;
+    tree::make_folders(&own)?;
     let path = match (side_paths.get(SideInput::MODEL), &model.source) {
         (Some(path), _) => path.clone(),
         (None, InputSource::Paths(_)) => model.named(),
         (None, _) => return Ok(()),
     };
-    match symlink(path, own.join(model.base_name())) {
+    match tree::link(path, own.join(model.base_name())) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -74,6 +73,8 @@ pub(crate) fn names(model: &SideInput) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use prs_common::job::InputMode;
 
     use super::*;

@@ -13,7 +13,6 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +20,8 @@ use std::time::Duration;
 
 use prs_common::job::{InputKind, JobSpec, SideInput};
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, open, symlinkat, unlinkat};
+use prs_common::tree;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, symlinkat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use rustix::process::{getegid, geteuid};
@@ -168,7 +168,7 @@ fn remove_unused(folder: &PrivateFolder) {
         let _ = unlinkat(folder, INPUTS, AtFlags::empty());
         let _ = unlinkat(folder, LOCK, AtFlags::empty());
         // One in which another program put something stays.
-        let _ = unlinkat(CWD, folder.path(), AtFlags::REMOVEDIR);
+        let _ = tree::remove_folder(folder.path());
     }
 }
 
@@ -188,8 +188,8 @@ impl Mount {
     fn of(path: &Path, tree: &Path, folder: &Path) -> Result<Self, String> {
         let made = || {
             let seen = folder.join(SEEN);
-            fs::create_dir_all(&seen)?;
-            symlink(tree, seen.join(INPUTS))?;
+            tree::make_folders(&seen)?;
+            tree::link(tree, seen.join(INPUTS))?;
             let c_string = |path: PathBuf| CString::new(path.into_os_string().into_vec());
             let (user, group) = (geteuid(), getegid());
             let mount = Self {
@@ -251,7 +251,7 @@ fn write(path: &std::ffi::CStr, text: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

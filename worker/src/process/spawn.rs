@@ -1,6 +1,6 @@
 //! Starting a Python process: its interpreter, environment, folders and inherited descriptors.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use std::process::Stdio;
 use prs_common::config::password_variables;
 use prs_common::log_file::open_append;
 use prs_common::process_page::ProcessPage;
+use prs_common::tree;
 use prs_common::wire::{PAGE_VARIABLE, SOCKET_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::UnixStream;
@@ -85,7 +86,7 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         move |source| SpawnError { what, source }
     };
     for folder in settings.folders.iter().chain([&settings.working_dir]) {
-        fs::create_dir_all(folder).map_err(failed(folder))?;
+        tree::make_folders(folder).map_err(failed(folder))?;
     }
     let python = failed(&settings.python);
     let page = ProcessPage::create(settings.lanes).map_err(failed(&settings.python))?;

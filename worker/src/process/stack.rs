@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prs_common::source_line::SourceLine;
+use prs_common::tree;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
@@ -44,8 +45,8 @@ pub(crate) struct Stack {
 #[expect(unsafe_code, reason = "a real-time signal has no name")]
 pub(crate) async fn ask(pid: u32, path: &Path) {
     // What a child of the script left there when it crashed is none of it.
-    let emptied = fs::OpenOptions::new().write(true).truncate(true).open(path);
-    let Some((pid, _)) = Pid::from_raw(pid as i32).zip(emptied.ok()) else { return };
+    let emptied = tree::open_to_write(path).and_then(|file| file.set_len(0));
+    let Some((pid, ())) = Pid::from_raw(pid as i32).zip(emptied.ok()) else { return };
     // SAFETY: no C library uses a signal of this number for itself, and another process gets it.
     let signal = unsafe { Signal::from_raw_unchecked(SIGNAL) };
     if kill_process(pid, signal).is_err() {

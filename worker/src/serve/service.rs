@@ -9,6 +9,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::job::{Environment, check_file_name};
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
 use prs_common::log_context;
+use prs_common::tree;
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, WatchEnd, orchestrate};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
 use super::choice::{Choice, Role};
+use crate::host::blocking::blocking;
 use crate::host::unique::unique;
 use crate::host::work_folder;
 use crate::{NodeEnd, NodeSettings, Prefetch, Unfit, find_interpreter, run_node};
@@ -217,7 +219,8 @@ impl Service<'_> {
     /// orchestrator alone.
     async fn work(&self, job: &JobContext, worker: &str, settings: Option<NodeSettings>) -> ServeOutcome {
         for folder in [&job.logs, &job.work] {
-            if let Err(error) = tokio::fs::create_dir_all(folder).await {
+            let path = folder.clone();
+            if let Err(error) = blocking(move || tree::make_folders(path)).await {
                 tracing::error!(path = %folder.display(), %error, "this worker cannot serve jobs: it has no folder");
                 return ServeOutcome::NotHere;
             }

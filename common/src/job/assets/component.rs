@@ -1,6 +1,5 @@
 //! A component that is to be registered, with its code and all else that it needs, as one archive.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::error::{JobFileError, Problem};
@@ -11,6 +10,7 @@ use super::written::written;
 use crate::code::archive::pack;
 use crate::code::files::CodeFiles;
 use crate::registry::{AssetType, Kind, Use};
+use crate::tree;
 
 /// The file of the component in its archive.
 pub const COMPONENT_FILE: &str = MAIN;
@@ -69,18 +69,18 @@ pub(super) fn write(made: &Portable, into: &Path) -> Result<PathBuf, String> {
         let shown = path.display().to_string();
         move |error: std::io::Error| format!("cannot write {shown}: {error}")
     };
-    fs::create_dir_all(&folder).map_err(failed(&folder))?;
+    tree::make_folders(&folder).map_err(failed(&folder))?;
     for (name, node) in &made.documents {
         let path = folder.join(name);
-        fs::write(&path, written(node)).map_err(failed(&path))?;
+        tree::write(&path, written(node)).map_err(failed(&path))?;
     }
     for (name, code) in &made.folders {
         let found = CodeFiles::find(code).map_err(|error| error.to_string())?;
         for file in &found.files {
             let (from, to) = (code.join(&file.path), folder.join(name).join(&file.path));
             let parent = to.parent().unwrap_or(&folder);
-            fs::create_dir_all(parent).map_err(failed(parent))?;
-            fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
+            tree::make_folders(parent).map_err(failed(parent))?;
+            tree::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
         }
         // A folder of code without a file is one all the same.
         if found.files.is_empty() {
@@ -89,6 +89,6 @@ pub(super) fn write(made: &Portable, into: &Path) -> Result<PathBuf, String> {
     }
     let packed = pack(&folder).map_err(|error| error.to_string())?;
     let archive = into.join(format!("{}.tar.gz", packed.checksum));
-    fs::write(&archive, &packed.body).map_err(failed(&archive))?;
+    tree::write(&archive, &packed.body).map_err(failed(&archive))?;
     Ok(archive)
 }

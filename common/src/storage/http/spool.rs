@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,7 @@ use super::answer::HttpFailure;
 use super::client::Body;
 use super::version::SeenState;
 use crate::storage::StorageErrorKind;
+use crate::tree;
 
 /// Copies that are kept at most.
 const KEPT: usize = 16;
@@ -129,7 +130,7 @@ fn unnamed() -> io::Result<File> {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
     let name = format!(".prs-http-{}-{now:x}-{number}", std::process::id());
     let path: PathBuf = std::env::temp_dir().join(name);
-    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(&path)?;
+    let file = tree::create_private(&path)?;
+    tree::remove_file(&path)?;
     Ok(file)
 }

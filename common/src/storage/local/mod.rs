@@ -4,14 +4,16 @@
 //! folder is synced. An object that must be new gets its name by a rename that replaces nothing; where the file
 //! system knows none, as NFS, as a second name of the temporary file; where it knows neither, this looks first and
 //! then renames, and of several who do so at once more than one may win. One version is replaced by another under a
-//! lock on the file that has it. A link is no object: none is listed, and none is followed to read.
+//! lock on the file that has it. A link is no object: none is listed, and none is followed, to read or to write. The root
+//! is the folder that is held at its path (see [`crate::tree`]), or else the one that a person names.
 
 mod buffers;
 mod no_links;
 mod writer;
 
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -37,6 +39,7 @@ use super::{
 };
 use crate::host_name;
 use crate::layout::CLAIM;
+use crate::tree::{self, OpenFolder};
 
 /// Where objects are written before they have their names, below the root.
 pub const TEMPORARY: &str = ".tmp";
@@ -66,12 +69,8 @@ impl LocalStorage {
         Self { root: Arc::new(root.into()), buffers: Buffers::default() }
     }
 
-    fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
-        if is_valid_key(key) && !is_kept_by_stores(key) {
-            Ok(self.root.join(key))
-        } else {
-            Err(self.invalid(key))
-        }
+    fn check(&self, key: &str) -> Result<(), StorageError> {
+        if is_valid_key(key) && !is_kept_by_stores(key) { Ok(()) } else { Err(self.invalid(key)) }
     }
 
     fn invalid(&self, key: &str) -> StorageError {
@@ -89,18 +88,21 @@ impl LocalStorage {
         StorageError { kind, place: self.to_string(), key: key.to_owned(), message: error.to_string() }
     }
 
+    fn root(&self) -> io::Result<Arc<OpenFolder>> {
+        tree::root(&self.root)
+    }
+
     /// A new file of this process in the folder for temporary files.
-    pub(super) fn temporary(&self) -> io::Result<(PathBuf, File)> {
-        let folder = self.root.join(TEMPORARY);
-        let path = folder.join(format!("{}-{}", *WRITER, COUNTER.fetch_add(1, Ordering::Relaxed)));
+    pub(super) fn temporary(&self) -> io::Result<(Temporary, File)> {
+        let root = tree::make_root(&self.root)?;
+        let name = format!("{}-{}", *WRITER, COUNTER.fetch_add(1, Ordering::Relaxed));
         // Another process may sweep the folder away just after it was made.
         let mut again = 0..3;
         loop {
-            match OpenOptions::new().write(true).create(true).truncate(true).open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && again.next().is_some() => {
-                    fs::create_dir_all(&folder)?;
-                }
-                opened => return opened.map(|file| (path, file)),
+            let folder = root.make(TEMPORARY.as_ref())?;
+            match folder.create(name.as_ref(), 0o666) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && again.next().is_some() => {}
+                made => return made.map(|file| (Temporary { root, folder, name }, file)),
             }
         }
     }
@@ -108,73 +110,107 @@ impl LocalStorage {
     /// Removes what writers of this host left when they were killed, and the folder for it where nothing else
     /// is in it. Other writers may be at work meanwhile.
     fn sweep_now(&self) -> io::Result<()> {
-        let folder = self.root.join(TEMPORARY);
-        let entries = match fs::read_dir(&folder) {
+        let opened = self.root().and_then(|root| Ok((root.below(TEMPORARY.as_ref())?, root)));
+        let (folder, root) = match opened {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
+            opened => opened?,
         };
-        for entry in entries.flatten() {
-            if entry.file_name().to_str().is_some_and(is_left_behind) {
+        for (name, _) in folder.entries()? {
+            if name.to_str().is_some_and(is_left_behind) {
                 // Another program may sweep as well.
-                let _ = fs::remove_file(entry.path());
+                let _ = folder.remove_file(&name);
             }
         }
-        let _ = fs::remove_dir(&folder);
+        let _ = root.remove_folder(TEMPORARY.as_ref());
         Ok(())
     }
 
     /// Gives a whole file its name, safe from the loss of power.
-    fn publish(file: &File, temporary: &Path, target: &Path, mode: &PutMode) -> io::Result<Version> {
+    fn publish(file: &File, temporary: &Temporary, key: &str, mode: &PutMode) -> io::Result<Version> {
         file.sync_data()?;
         let version = version(&file.metadata()?);
-        place(temporary, target, mode)?;
-        target.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
+        temporary.place(key, mode)?.sync()?;
         Ok(version)
     }
 
-    fn write_whole(&self, target: &Path, parts: &[Bytes], mode: &PutMode) -> io::Result<Version> {
+    fn write_whole(&self, key: &str, parts: &[Bytes], mode: &PutMode) -> io::Result<Version> {
         let (temporary, mut file) = self.temporary()?;
         let written = parts
             .iter()
             .try_for_each(|part| file.write_all(part))
-            .and_then(|()| Self::publish(&file, &temporary, target, mode));
+            .and_then(|()| Self::publish(&file, &temporary, key, mode));
         if written.is_err() {
-            let _ = fs::remove_file(&temporary);
+            temporary.remove();
         }
         written
     }
 
     /// Removes an object, and the folders that are empty without it.
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        match fs::remove_file(path) {
-            Err(error) if self.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => {
-                // Folders are no objects: an empty one goes, but for those at the top.
-                let below_top = |folder: &&Path| folder.parent().is_some_and(|parent| *parent != **self.root);
-                let folders = path.ancestors().skip(1).take_while(|folder| **folder != **self.root);
-                let _ = folders.take_while(below_top).try_for_each(fs::remove_dir);
-                Ok(())
+    fn remove(&self, key: &str) -> io::Result<()> {
+        let remove = || {
+            let root = self.root()?;
+            let (folder, name) = root.above(key.as_ref())?;
+            folder.remove_file(name)?;
+            Ok(root)
+        };
+        let root = match remove() {
+            Err(error) if self.error("", &error).kind == StorageErrorKind::NotFound => return Ok(()),
+            removed => removed?,
+        };
+        // Folders are no objects: an empty one goes, but for those at the top.
+        let folders = Path::new(key).ancestors().skip(1).filter(|folder| folder.components().count() > 1);
+        let mut gone = folders.map(|folder| {
+            let (above, name) = root.above(folder)?;
+            above.remove_folder(name)
+        });
+        let _ = gone.try_for_each(|gone: io::Result<()>| gone);
+        Ok(())
+    }
+
+    /// Moves a file into the store. It is safe from the loss of power after the next `flush`. One that others may hold is
+    /// copied.
+    fn move_in(&self, source: &Path, key: &str, mode: &PutMode) -> io::Result<Version> {
+        let (folder, name) = tree::above(source)?;
+        let root = tree::make_root(&self.root)?;
+        let to = Path::new(key).file_name().unwrap_or_default();
+        if !folder.look_at(name)?.is_some_and(|seen| seen.is_shared()) {
+            match place((&folder, name), (&root, key), mode) {
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+                placed => {
+                    let placed = placed?;
+                    // It may be another file by now.
+                    placed.own(to)?;
+                    return Ok(version(&placed.metadata(to)?));
+                }
+            }
+        }
+        let (temporary, mut file) = self.temporary()?;
+        let copied = folder
+            .open_file(name)
+            .and_then(|mut source| io::copy(&mut source, &mut file))
+            .and_then(|_| Ok(version(&file.metadata()?)))
+            .and_then(|version| temporary.place(key, mode).map(|_| version));
+        match copied {
+            Ok(version) => folder.remove_file(name).map(|()| version),
+            Err(error) => {
+                temporary.remove();
+                Err(error)
             }
         }
     }
 
-    /// Moves a file into the store. It is safe from the loss of power after the next `flush`.
-    fn move_in(&self, source: &Path, target: &Path, mode: &PutMode) -> io::Result<Version> {
-        let moved = version(&fs::metadata(source)?);
-        match place(source, target, mode) {
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-            placed => return placed.map(|()| moved),
-        }
-        let (temporary, mut file) = self.temporary()?;
-        let copied = File::open(source)
-            .and_then(|mut source| io::copy(&mut source, &mut file))
-            .and_then(|_| Ok(version(&file.metadata()?)))
-            .and_then(|version| place(&temporary, target, mode).map(|()| version));
-        match copied {
-            Ok(version) => fs::remove_file(source).map(|()| version),
-            Err(error) => fs::remove_file(&temporary).and(Err(error)),
-        }
+    /// Gives the object `from` the name `to`, too. Objects never change in place, so a second name is as good as a copy.
+    fn copy_now(&self, from: &str, to: &str, mode: &PutMode) -> io::Result<()> {
+        let (temporary, _) = self.temporary()?;
+        temporary.remove();
+        let root = self.root()?;
+        let copied = root
+            .above(from.as_ref())
+            .and_then(|(source, name)| source.second_name(name, &temporary.folder, temporary.name()))
+            .and_then(|()| temporary.place(to, mode));
+        // Renaming one name of a file to another of its names does nothing: it may still be there.
+        temporary.remove();
+        copied.map(drop)
     }
 
     /// Lets a thread that may wait for the disk do `work`; errors are about `key`.
@@ -188,14 +224,40 @@ impl LocalStorage {
         done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.error(key, &error))
     }
 
-    /// The same with the path of an object.
-    async fn with_path<T: Send + 'static>(
+    /// The same with the name of an object.
+    async fn with_key<T: Send + 'static>(
         &self,
         key: &str,
-        work: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&Self, &str) -> io::Result<T> + Send + 'static,
     ) -> Result<T, StorageError> {
-        let path = self.path(key)?;
-        self.blocking(key, move |store| work(store, &path)).await
+        self.check(key)?;
+        let name = key.to_owned();
+        self.blocking(key, move |store| work(store, &name)).await
+    }
+}
+
+/// A file of this process that has no name of its own yet.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    /// The root of the store.
+    pub(super) root: Arc<OpenFolder>,
+    pub(super) folder: OpenFolder,
+    name: String,
+}
+
+impl Temporary {
+    pub(super) fn name(&self) -> &OsStr {
+        self.name.as_ref()
+    }
+
+    /// Gives it the name `key`. Returns the folder that it is in.
+    pub(super) fn place(&self, key: &str, mode: &PutMode) -> io::Result<OpenFolder> {
+        place((&self.folder, self.name()), (&self.root, key), mode)
+    }
+
+    /// Removes it, unless it has another name by now.
+    pub(super) fn remove(&self) {
+        let _ = self.folder.remove_file(self.name());
     }
 }
 
@@ -245,9 +307,15 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
 }
 
 /// What stands in the folder `prefix` below `root`, to which no link leads.
-fn entries(root: &Path, prefix: &str) -> io::Result<Vec<FolderEntry>> {
-    if no_links::leads_to_folder(root, prefix)? {
-        entries_of(&root.join(prefix), prefix)
+fn entries(store: &LocalStorage, prefix: &str) -> io::Result<Vec<FolderEntry>> {
+    let root = match store.root() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        root => root?,
+    };
+    if no_links::leads_to_folder(&*root, prefix)? {
+        entries_of(&store.root.join(prefix), prefix)
     } else {
         Ok(Vec::new())
     }
@@ -291,26 +359,24 @@ fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
 #[async_trait]
 impl Storage for LocalStorage {
     async fn put(&self, key: &str, payload: Payload, mode: PutMode) -> Result<Version, StorageError> {
-        self.with_path(key, move |store, path| match payload {
-            Payload::Parts(parts) => store.write_whole(path, &parts, &mode),
-            Payload::File(file) => store.move_in(&file, path, &mode),
+        self.with_key(key, move |store, key| match payload {
+            Payload::Parts(parts) => store.write_whole(key, &parts, &mode),
+            Payload::File(file) => store.move_in(&file, key, &mode),
         })
         .await
     }
 
     async fn writer(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Writer>, StorageError> {
-        let name = key.to_owned();
-        let writer = self.with_path(key, move |store, path| {
+        let writer = self.with_key(key, move |store, key| {
             let (temporary, file) = store.temporary()?;
-            Ok(LocalWriter::new(store.clone(), name, path.to_owned(), temporary, file, if_exists))
+            Ok(LocalWriter::new(store.clone(), key.to_owned(), temporary, file, if_exists))
         });
         Ok(Box::new(writer.await?))
     }
 
     async fn get_opts(&self, key: &str, options: GetOptions) -> Result<GetResult, StorageError> {
-        let name = key.to_owned();
-        self.with_path(key, move |store, _| {
-            let file = no_links::open(&store.root, &name)?;
+        self.with_key(key, move |store, key| {
+            let file = no_links::open(&*store.root()?, key)?;
             let look = || -> io::Result<_> {
                 let meta = file.metadata()?;
                 let version = version(&meta);
@@ -354,8 +420,7 @@ impl Storage for LocalStorage {
             if !is_valid_prefix(&prefix) {
                 return Err(store.invalid(&prefix));
             }
-            let mut found =
-                store.blocking(&prefix.clone(), move |store| entries(&store.root, &prefix)).await?;
+            let mut found = store.blocking(&prefix.clone(), move |store| entries(store, &prefix)).await?;
             found.retain(|entry| *entry.key() > *after);
             found.sort_unstable_by(|a, b| a.key().cmp(b.key()));
             Ok(stream::iter(found.into_iter().map(Ok)))
@@ -364,27 +429,14 @@ impl Storage for LocalStorage {
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        let name = key.to_owned();
-        let meta = self.with_path(key, move |store, _| no_links::look(&store.root, &name));
+        let meta = self.with_key(key, |store, key| no_links::look(&*store.root()?, key));
         Ok(describe(key.to_owned(), &meta.await?))
     }
 
     async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
-        let source = self.path(from)?;
-        let copied = self.with_path(to, move |store, path| {
-            let (temporary, _) = store.temporary()?;
-            // Objects never change in place, so a second name is as good as a copy.
-            fs::remove_file(&temporary)?;
-            let copied = fs::hard_link(&source, &temporary)
-                .or_else(|_| {
-                    let mut file = File::create(&temporary)?;
-                    io::copy(&mut File::open(&source)?, &mut file).map(drop)
-                })
-                .and_then(|()| place(&temporary, path, &if_exists.into()));
-            // Renaming one name of a file to another of its names does nothing: it may still be there.
-            let _ = fs::remove_file(&temporary);
-            copied
-        });
+        self.check(from)?;
+        let from_name = from.to_owned();
+        let copied = self.with_key(to, move |store, to| store.copy_now(&from_name, to, &if_exists.into()));
         copied.await.map_err(|error| match error.kind {
             StorageErrorKind::NotFound => StorageError { key: from.to_owned(), ..error },
             _ => error,
@@ -392,13 +444,11 @@ impl Storage for LocalStorage {
     }
 
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
-        let paths = keys.iter().map(|key| Ok((key.clone(), self.path(key)?)));
-        let paths: Vec<_> = paths.collect::<Result<_, StorageError>>()?;
+        keys.iter().try_for_each(|key| self.check(key))?;
+        let keys = keys.to_vec();
         let removed = self.blocking("", move |store| {
-            let remove = |(key, path): &(String, PathBuf)| {
-                store.remove(path).map_err(|error| store.error(key, &error))
-            };
-            Ok(paths.iter().try_for_each(remove))
+            let remove = |key: &String| store.remove(key).map_err(|error| store.error(key, &error));
+            Ok(keys.iter().try_for_each(remove))
         });
         removed.await?
     }
@@ -420,7 +470,8 @@ impl Storage for LocalStorage {
     }
 
     async fn flush(&self) -> Result<(), StorageError> {
-        let flushed = self.blocking("", |store| match File::open(&*store.root) {
+        let opened = |store: &Self| store.root()?.below(Path::new(""));
+        let flushed = self.blocking("", move |store| match opened(store) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             folder => Ok(rustix::fs::syncfs(folder?)?),
         });
@@ -442,8 +493,10 @@ impl Storage for LocalStorage {
 
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {
         self.put(key, "probe".into(), PutMode::Overwrite).await?;
-        let knows_locks = self.with_path(key, |_, path| {
-            let lock = flock(open_to_lock(path)?, FlockOperation::NonBlockingLockExclusive);
+        let knows_locks = self.with_key(key, |store, key| {
+            let root = store.root()?;
+            let (folder, name) = root.above(key.as_ref())?;
+            let lock = flock(open_to_lock(&folder, name)?, FlockOperation::NonBlockingLockExclusive);
             Ok(matches!(lock, Ok(()) | Err(Errno::WOULDBLOCK)))
         });
         let knows_locks = knows_locks.await;
@@ -488,7 +541,7 @@ mod tests {
             fs::write(folder.path().join(TEMPORARY).join(name), "x").unwrap();
         }
         store.sweep_now().unwrap();
-        assert!(kept.exists());
+        assert!(kept.folder.look_at(kept.name()).unwrap().is_some());
         for (name, stays) in table {
             assert_eq!(folder.path().join(TEMPORARY).join(&name).exists(), stays, "{name}");
         }
@@ -499,9 +552,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = LocalStorage::new(folder.path());
         let (temporary, _) = store.temporary().unwrap();
-        fs::remove_file(&temporary).unwrap();
+        temporary.remove();
         store.sweep_now().unwrap();
         assert!(!folder.path().join(TEMPORARY).exists());
         assert!(store.temporary().is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_through_a_link_or_to_a_file_of_others() {
+        let scene = tempfile::tempdir().unwrap();
+        let at = |path: &str| scene.path().join(path);
+        fs::create_dir_all(at("store/a")).unwrap();
+        fs::create_dir_all(at("others/b")).unwrap();
+        fs::write(at("others/b/file"), "of others").unwrap();
+        std::os::unix::fs::symlink(at("others"), at("store/a/link")).unwrap();
+        let store = LocalStorage::new(at("store"));
+        let put = |key| store.put(key, "own".into(), PutMode::Overwrite);
+        for key in ["a/link/b/file", "a/link/new", "a/link/c/new"] {
+            assert!(!put(key).await.unwrap_err().is_retryable(), "{key}");
+            assert!(store.writer(key, IfExists::Overwrite).await.unwrap().finish().await.is_err(), "{key}");
+            store.delete(key).await.unwrap();
+            assert!(store.copy("a/link/b/file", "a/copy", IfExists::Fail).await.is_err());
+        }
+        // A file with another name elsewhere is copied, whatever is done with it.
+        fs::hard_link(at("others/b/file"), at("store/a/held")).unwrap();
+        store.copy("a/held", "a/copied", IfExists::Fail).await.unwrap();
+        let held = Payload::File(at("store/a/held"));
+        store.put("a/moved", held, PutMode::Create).await.unwrap();
+        let [seen, copied, moved] =
+            ["others/b/file", "store/a/copied", "store/a/moved"].map(|path| fs::metadata(at(path)).unwrap());
+        assert_eq!((seen.nlink(), fs::read(at("others/b/file")).unwrap()), (1, b"of others".to_vec()));
+        assert!(seen.ino() != copied.ino() && seen.ino() != moved.ino() && !at("store/a/held").exists());
+        assert_eq!(fs::read_dir(at("others")).unwrap().count(), 1);
+        put("a/link").await.unwrap();
+        assert!(!at("store/a/link").is_symlink());
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! What was written goes to the disk while more is written, so that the end waits for little, whatever the size.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::LocalStorage;
+use super::{LocalStorage, Temporary};
 use crate::storage::{IfExists, StorageError, Writer};
 
 /// Bytes after which what was written is sent to the disk.
@@ -19,8 +19,7 @@ const SYNC_EVERY: u64 = if cfg!(test) { 1 << 10 } else { 64 << 20 };
 pub(super) struct LocalWriter {
     store: LocalStorage,
     key: String,
-    target: PathBuf,
-    temporary: PathBuf,
+    temporary: Arc<Temporary>,
     if_exists: IfExists,
     /// Absent only while a write is under way, and after `finish`.
     file: Option<File>,
@@ -33,12 +32,12 @@ impl LocalWriter {
     pub(super) fn new(
         store: LocalStorage,
         key: String,
-        target: PathBuf,
-        temporary: PathBuf,
+        temporary: Temporary,
         file: File,
         if_exists: IfExists,
     ) -> Self {
-        Self { store, key, target, temporary, if_exists, file: Some(file), unsynced: 0, syncing: None }
+        let temporary = Arc::new(temporary);
+        Self { store, key, temporary, if_exists, file: Some(file), unsynced: 0, syncing: None }
     }
 
     async fn with_file(
@@ -105,15 +104,15 @@ impl Writer for LocalWriter {
     async fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
         let synced = self.synced().await;
         synced.map_err(|error| self.error(&error))?;
-        let (temporary, target, mode) = (self.temporary.clone(), self.target.clone(), self.if_exists.into());
-        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, &mode).map(drop)).await
+        let (temporary, key, mode) = (Arc::clone(&self.temporary), self.key.clone(), self.if_exists.into());
+        self.with_file(move |file| LocalStorage::publish(file, &temporary, &key, &mode).map(drop)).await
     }
 }
 
 impl Drop for LocalWriter {
     fn drop(&mut self) {
         // After `finish` the name is gone already.
-        let _ = fs::remove_file(&self.temporary);
+        self.temporary.remove();
     }
 }
 
@@ -127,9 +126,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = LocalStorage::new(folder.path());
         let (temporary, file) = store.temporary().unwrap();
-        let target = folder.path().join("rows");
-        let mut upload =
-            LocalWriter::new(store.clone(), "rows".to_owned(), target, temporary, file, IfExists::Fail);
+        let mut upload = LocalWriter::new(store.clone(), "rows".to_owned(), temporary, file, IfExists::Fail);
         let mut expected = Vec::new();
         for number in 0..9_u8 {
             let piece = vec![number; 700];

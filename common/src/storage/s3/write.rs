@@ -15,6 +15,7 @@ use super::multipart::Multipart;
 use super::writer::{MOST_PARTS, S3Writer};
 use super::{S3Storage, version};
 use crate::storage::{IfExists, Payload, PutMode, STREAM_PIECE, StorageErrorKind, Version};
+use crate::tree;
 
 /// Largest object that is written in one request.
 pub(super) const SINGLE: u64 = 16 << 20;
@@ -79,7 +80,9 @@ impl S3Storage {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
         let version = writer.end().await?;
-        tokio::fs::remove_file(path).await.map_err(failed)?;
+        let path = path.to_owned();
+        let removed = tokio::task::spawn_blocking(move || tree::remove_file(path)).await;
+        removed.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(failed)?;
         Ok(version)
     }
 

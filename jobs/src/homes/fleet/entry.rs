@@ -3,6 +3,7 @@
 use anyhow::Context;
 use prs_common::ledger::{LedgerError, LedgerErrorKind};
 use prs_common::temporary_folder::TemporaryFolder;
+use prs_common::tree;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 
 use super::patience::repeated;
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 pub(crate) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, TemporaryFolder), Failure> {
     let folder = TemporaryFolder::make("prs-producer-").context("cannot make a temporary folder")?;
     let folders = LocalFolders { logs: folder.path().join("logs"), work: folder.path().join("work") };
-    let made = [&folders.logs, &folders.work].into_iter().try_for_each(std::fs::create_dir_all);
+    let made = [&folders.logs, &folders.work].into_iter().try_for_each(tree::make_folders);
     made.with_context(|| format!("cannot make folders in {}", folder.path().display()))?;
     Ok((JobContext::on(fleet, record, folders), folder))
 }

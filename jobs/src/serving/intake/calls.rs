@@ -12,7 +12,7 @@ use prs_common::job::{
 };
 use prs_common::storage::{Reach, StorageErrorKind};
 use prs_common::timestamp::now_us;
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 use prs_common::{failpoint, layout};
 
 use super::dry_run::DryRun;
@@ -222,7 +222,7 @@ impl Desk {
             let modified = entry.metadata().and_then(|entry| entry.modified()).ok();
             let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
             if age.is_some_and(|age| age > LEFT_FOR)
-                && let Err(error) = remove_tree(&entry.path())
+                && let Err(error) = remove_tree(entry.path())
             {
                 tracing::debug!(%error, "what came with a former request is left behind");
             }
@@ -291,7 +291,7 @@ impl Desk {
         let mut staging = came.map_or_else(|| self.staging(), Ok)?;
         let bound = sent.keys().cloned().chain(staging.inputs(Path::new("")).into_keys()).collect();
         let file = staging.file();
-        fs::write(&file, &archive).with_context(|| format!("cannot write {}", file.display()))?;
+        tree::write(&file, &archive).with_context(|| format!("cannot write {}", file.display()))?;
         staging.take_code(&file)?;
         if !sent.is_empty() {
             let blobs = self.blobs().await?;
@@ -322,14 +322,14 @@ impl Desk {
         // Deep enough for paths that begin with `..`.
         let root = staging.code();
         let folder = root.join(DEEP);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        tree::make_folders(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         for (name, text) in files {
             let Some(path) = below(&folder, name).filter(|path| path.starts_with(&root)) else {
                 return Err(Failure::wrong(format!("{name:?} is no path from the folder of the job file")));
             };
             let write = || {
-                fs::create_dir_all(path.parent().unwrap_or(&root))?;
-                fs::write(&path, text)
+                tree::make_folders(path.parent().unwrap_or(&root))?;
+                tree::write(&path, text)
             };
             write().map_err(|error| Failure::wrong(format!("{name:?} cannot be: {error}")))?;
         }
@@ -513,7 +513,7 @@ impl Desk {
             (Order { folder, job_id: id.to_owned(), reach: self.reach(), what }, own.with_extension("json"));
         order.write(&file)?;
         let resumed = kept(held, Box::pin(self.program.run(&file, &order.folder))).await;
-        let _ = fs::remove_file(&file);
+        let _ = tree::remove_file(&file);
         if let Err(failure) = resumed {
             if failure.is_usage() && came.is_some() {
                 let _ = remove_tree(&code);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::job::{JobSpec, Loaded, prepared};
 use prs_common::storage::{LocalStorage, Storage};
+use prs_common::tree;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_worker::opener;
@@ -77,7 +78,7 @@ impl DryRun {
 /// Mini-batches and items of the job.
 async fn count(spec: JobSpec, folder: PathBuf, stop: CancellationToken) -> Result<(u64, u64), Failure> {
     let work = folder.join("plan");
-    std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    tree::make_folders(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let here: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.join("listings")));
     let stores = InputStores::new(Arc::clone(&here), here, opener()).within(spec.reach());
     let spec = resolve(spec, &stores, Where::Embedded, Audience::NONE).await.map_err(Failure::usage)?;

@@ -10,6 +10,7 @@ use anyhow::Context;
 use prs_common::job::{Called, Given, Invocation, JobFileError, JobText, Problem};
 use prs_common::layout;
 use prs_common::storage::Reach;
+use prs_common::tree;
 use serde::{Deserialize, Serialize};
 
 use super::staging::{SENT, code_in};
@@ -153,11 +154,8 @@ impl Order {
     pub(super) fn write(&self, file: &Path) -> Result<(), Failure> {
         let write = || {
             let body = serde_json::to_vec(self)?;
-            fs::create_dir_all(file.parent().unwrap_or(file))?;
-            // Seen whole or not at all.
-            let new = file.with_extension("new");
-            fs::write(&new, body)?;
-            fs::rename(&new, file)?;
+            tree::make_folders(file.parent().unwrap_or(file))?;
+            tree::write_whole(file, body)?;
             anyhow::Ok(())
         };
         write().with_context(|| format!("cannot write {}", file.display()))?;

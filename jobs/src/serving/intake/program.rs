@@ -2,8 +2,8 @@
 //! server ends, and a signal of the server's terminal does not reach it. What it says on the way is in a log of its job.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::traces;
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, Held, remove_tree};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
@@ -47,11 +47,13 @@ impl Program {
     /// Has the order in `file` done for the run in `folder`, and waits until the job has begun.
     pub(super) async fn run(&self, file: &Path, folder: &Path) -> Result<(), Failure> {
         let log = folder.join(LOG);
-        let opened = log
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| OpenOptions::new().create(true).append(true).mode(0o600).open(&log));
-        let log = opened.with_context(|| format!("cannot write {}", log.display()))?;
+        let open = || {
+            let _held = Held::open(folder)?;
+            log.parent().map_or(Ok(()), tree::make_folders)?;
+            let log = tree::append(&log)?;
+            log.set_permissions(fs::Permissions::from_mode(0o600)).map(|()| log)
+        };
+        let log = open().with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&self.path);
         if let Some(span) = traces::current() {
             command.env("TRACEPARENT", span.to_string());

@@ -9,7 +9,7 @@ use anyhow::Context;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::storage::is_valid_key;
 use prs_common::temporary_folder::TemporaryFolder;
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 
 use super::unpack::{MOST, is_archive, place_in, unpack};
 use crate::blobs::{BlobError, Blobs, Listed};
@@ -64,7 +64,7 @@ impl Staging {
             files: 0,
         };
         for part in [staging.code(), staging.sent().join(INPUTS)] {
-            fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
+            tree::make_folders(&part).with_context(|| format!("cannot make {}", part.display()))?;
         }
         Ok(staging)
     }
@@ -150,8 +150,8 @@ impl Staging {
             return Err(Failure::wrong(format!("{path} came twice: leave one out")));
         }
         let parent = place.parent().unwrap_or(folder);
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::rename(file, &place))
+        tree::make_folders(parent)
+            .and_then(|()| tree::rename(file, &place))
             .with_context(|| format!("{path} cannot be made beside what came before it"))
             .map_err(Failure::usage)
     }
@@ -182,7 +182,7 @@ impl Staging {
             )));
         }
         let folder = self.sent().join(INPUTS).join(name);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        tree::make_folders(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         if is_archive(own) {
             unpack(file, &folder)
                 .map_err(|error| Failure::usage(error).and(format_args!("it came as the input {name}")))?;
@@ -191,7 +191,7 @@ impl Staging {
             return Ok(());
         }
         let place = folder.join(own);
-        fs::rename(file, &place).with_context(|| format!("cannot move to {}", place.display()))?;
+        tree::rename(file, &place).with_context(|| format!("cannot move to {}", place.display()))?;
         self.inputs.entry(name.to_owned()).or_default().push(place);
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Staging {
             let message = format!("{} came twice: in the archive, and in the manifest", file.path);
             return Err(BlobError::Failed(Failure::wrong(message)));
         }
-        fs::create_dir_all(folder)
+        tree::make_folders(folder)
             .with_context(|| format!("cannot make {}", folder.display()))
             .map_err(Failure::from)?;
         blobs.place_all(files, folder).await
@@ -327,7 +327,7 @@ impl Staging {
     /// # Errors
     /// It cannot be moved there.
     pub(super) fn become_run(mut self, run: &Path) -> Result<bool, Failure> {
-        match fs::rename(&self.folder, run) {
+        match tree::rename(&self.folder, run) {
             Ok(()) => {
                 self.folder = PathBuf::new();
                 Ok(true)
@@ -343,7 +343,7 @@ impl Staging {
     pub(super) fn move_code(&self, place: &Path) -> Result<(), Failure> {
         let parent = place.parent().unwrap_or(place);
         PrivateFolder::make(parent).context("cannot use the run folder").map_err(Failure::usage)?;
-        fs::rename(self.code(), place).with_context(|| format!("cannot make {}", place.display()))?;
+        tree::rename(self.code(), place).with_context(|| format!("cannot make {}", place.display()))?;
         Ok(())
     }
 }
@@ -365,7 +365,7 @@ pub(super) fn code_in(run: &Path) -> PathBuf {
 }
 
 fn forget(file: &Path) {
-    let _ = fs::remove_file(file);
+    let _ = tree::remove_file(file);
 }
 
 /// Whether it is the name of a file without a folder before it.

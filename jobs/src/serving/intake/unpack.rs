@@ -6,6 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use prs_common::tree;
+
 use flate2::read::GzDecoder;
 use tar::EntryType;
 
@@ -136,7 +138,7 @@ impl Room<'_> {
 
     fn folder_of(&mut self, name: &str) -> Result<PathBuf, UnpackError> {
         let place = self.place(name)?;
-        fs::create_dir_all(&place).map_err(UnpackError::Disk)?;
+        tree::make_folders(&place).map_err(UnpackError::Disk)?;
         Ok(place)
     }
 
@@ -146,9 +148,9 @@ impl Room<'_> {
             return Err(UnpackError::Refused { name: name.to_owned(), why: "has no name" });
         }
         if let Some(parent) = place.parent() {
-            fs::create_dir_all(parent).map_err(UnpackError::Disk)?;
+            tree::make_folders(parent).map_err(UnpackError::Disk)?;
         }
-        let mut file = File::create(&place).map_err(UnpackError::Disk)?;
+        let mut file = tree::create(&place).map_err(UnpackError::Disk)?;
         let mut piece = vec![0; 64 << 10];
         loop {
             let count = from.read(&mut piece).map_err(damaged)?;

@@ -65,7 +65,7 @@ pub(crate) async fn begin(
     let result = reuse::from_folder(&mut given, folder, runs, caller).await?;
     let left = match &result {
         // It has no steps.
-        Some(_) => remove_tree(&folder.join(STEPS)).context("cannot remove the steps"),
+        Some(_) => remove_tree(folder.join(STEPS)).context("cannot remove the steps"),
         None => async {
             storage.delete(key).await?;
             storage.delete_below(layout::INPUTS, None).await?;

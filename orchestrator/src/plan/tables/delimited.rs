@@ -1,6 +1,5 @@
 //! Slices of delimited text. Types are found once a file, so that its slices agree.
 
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -9,6 +8,7 @@ use std::path::Path;
 use prs_common::dataset::mltable::{ColumnType as Converted, Encoding, MlTable, TableWork};
 use prs_common::job::{Infer, TabularOptions};
 use prs_common::message_pack;
+use prs_common::tree;
 use prs_tabular::parquet::Rows;
 use prs_tabular::{
     ColumnType, Cutting, Dialect, InferMode, NullValues, Schema, SchemaError, Splitter, TableReader,
@@ -160,7 +160,7 @@ fn read_as_text(schema: &mut Schema, work: &TableWork) {
 /// Takes the last line from a copy that ends where decompression broke, unless its end is there: the line may be a part of
 /// a record that reads like a whole one.
 fn cut_last_line(copy: &Path) -> io::Result<()> {
-    let file = File::options().read(true).write(true).open(copy)?;
+    let file = tree::open_to_write(copy)?;
     let mut block = vec![0; 64 << 10];
     let mut end = file.metadata()?.len();
     while end > 0 {

@@ -24,6 +24,7 @@ use prs_common::job::{Input, InputSource, TableFormat, TabularOptions};
 use prs_common::layout;
 use prs_common::mini_batch::{PathColumn, SliceRef, StoreRef};
 use prs_common::storage::DiskError;
+use prs_common::tree;
 use prs_tabular::Slice;
 use prs_tabular::parquet::{ColumnValues, Rows, TableColumn};
 
@@ -286,7 +287,7 @@ impl Planner<'_, '_> {
         stored.map_err(|error| PlanError::of_transfer(&self.input.name, error))?;
         let plain = text.path.clone();
         self.text(name, text, Home { store: StoreRef::Job, key, version });
-        let _ = std::fs::remove_file(plain);
+        let _ = tree::remove_file(plain);
         Ok(())
     }
 
@@ -295,7 +296,7 @@ impl Planner<'_, '_> {
         let PlanContext { work, stores, handle, .. } = *self.context;
         let name = &self.input.name;
         let folder = work.join(format!("objects/{}", self.position));
-        std::fs::create_dir_all(&folder)
+        tree::make_folders(&folder)
             .map_err(|source| PlanError::Scratch(DiskError { path: folder.clone(), source }))?;
         let mut grouped = None;
         if !self.keys.names.is_empty() {
@@ -355,7 +356,7 @@ impl Planner<'_, '_> {
         }
         self.taker.end();
         drop(ahead);
-        let _ = std::fs::remove_dir_all(&folder);
+        let _ = tree::remove_tree(&folder);
         Ok(())
     }
 
@@ -373,7 +374,7 @@ impl Planner<'_, '_> {
         path_name.of_object(source, file);
         let Some(of_path) = self.columns(&origin, &path_name) else {
             if let Fetched::Copy(copy, _) = fetched {
-                let _ = std::fs::remove_file(copy);
+                let _ = tree::remove_file(copy);
             }
             return Ok(());
         };
@@ -411,7 +412,7 @@ impl Planner<'_, '_> {
             },
             None => {}
         }
-        let _ = std::fs::remove_file(copy);
+        let _ = tree::remove_file(copy);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use prs_common::dataset::mltable::MlTable;
 use prs_common::job::{Input, TableFormat, TabularOptions};
 use prs_common::layout;
 use prs_common::storage::DiskError;
+use prs_common::tree;
 use prs_tabular::Dialect;
 use prs_tabular::parquet::Rows;
 
@@ -91,7 +92,7 @@ impl Survey<'_> {
         let PlanContext { work, stores, handle, .. } = *self.context;
         let Some(mut manifest) = manifest(self.input, self.context)? else { return Ok(()) };
         let folder = work.join(format!("objects/{}-names", self.position));
-        std::fs::create_dir_all(&folder)
+        tree::make_folders(&folder)
             .map_err(|source| PlanError::Scratch(DiskError { path: folder.clone(), source }))?;
         let mut ahead = Fetcher::new(stores, handle, &folder);
         let mut listed = Vec::new().into_iter();
@@ -118,13 +119,13 @@ impl Survey<'_> {
                 Fetched::Own(path) => self.file(&path, &name, sink)?,
                 Fetched::Copy(copy, _) => {
                     self.file(&copy, &name, sink)?;
-                    let _ = std::fs::remove_file(copy);
+                    let _ = tree::remove_file(copy);
                 }
                 Fetched::End(..) | Fetched::Unreadable(_) => {}
             }
         }
         drop(ahead);
-        let _ = std::fs::remove_dir_all(&folder);
+        let _ = tree::remove_tree(&folder);
         Ok(())
     }
 
@@ -152,7 +153,7 @@ impl Survey<'_> {
             delimited::count(&self.options, &text, self.size, &mut self.rows);
         }
         if text.path != path {
-            let _ = std::fs::remove_file(&text.path);
+            let _ = tree::remove_file(&text.path);
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! `model download`: a version of a model on this machine.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prs_common::registry::Kind;
 use prs_common::storage::StorageExt;
+use prs_common::tree;
 use prs_jobs::homes::registry::failure;
 
 use super::printed::print;
@@ -30,21 +30,21 @@ pub(super) async fn model(arguments: DownloadModel, format: Format) -> Result<()
         )));
     }
     let failed = |path: &Path| format!("cannot write {}", path.display());
-    fs::create_dir_all(&folder).with_context(|| failed(&folder)).map_err(Failure::usage)?;
+    tree::make_folders(&folder).with_context(|| failed(&folder)).map_err(Failure::usage)?;
     let staged = tempfile::Builder::new().prefix(".fetch-").tempdir_in(&folder);
     let staged = staged.with_context(|| failed(&folder)).map_err(Failure::usage)?;
     for below in &objects {
         let path = staged.path().join(base).join(below);
         let path = if below.is_empty() { staged.path().join(base) } else { path };
         let parent = path.parent().unwrap_or(staged.path());
-        fs::create_dir_all(parent).with_context(|| failed(parent))?;
+        tree::make_folders(parent).with_context(|| failed(parent))?;
         let key = format!("{key}{below}");
         storage
             .download(&key, &path, None)
             .await
             .with_context(|| format!("cannot copy {}", storage.uri(&key)))?;
     }
-    fs::rename(staged.path().join(base), &target).with_context(|| failed(&target))?;
+    tree::rename(staged.path().join(base), &target).with_context(|| failed(&target))?;
     let target = std::path::absolute(&target).unwrap_or(target);
     found.path = target.display().to_string();
     print(found, format)

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::job::check_name;
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 use serde::Serialize;
 
 use crate::cli::{Format, New};
@@ -67,11 +67,11 @@ pub(super) fn new(arguments: &New, format: Format) -> Result<ExitCode, Failure> 
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     check_name(&name).map_err(|reason| Failure::wrong(format!("the folder names the job, and {reason}")))?;
     if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent)
+        tree::make_folders(parent)
             .with_context(|| format!("cannot make {}", parent.display()))
             .map_err(Failure::usage)?;
     }
-    match fs::create_dir(folder) {
+    match tree::make_folder(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(Failure::wrong(format!("{} exists already: give another name", folder.display())));
         }
@@ -107,7 +107,7 @@ fn write_all(folder: &Path, name: &str, kind: &Kind) -> Result<Vec<PathBuf>, Fai
     for (path, text) in own.into_iter().chain(kind.inputs) {
         let path = folder.join(path);
         let folder = path.parent().expect("a file in a folder");
-        let write = || fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
+        let write = || tree::make_folders(folder).and_then(|()| fs::write(&path, text));
         write().with_context(|| format!("cannot write {}", path.display()))?;
         written.push(path);
     }

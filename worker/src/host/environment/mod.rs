@@ -17,12 +17,12 @@ mod words;
 
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use prs_common::job::{Packages, Secrets};
+use prs_common::tree;
 
 use self::installer::Installer;
 use self::store::{Found, Held, Making, Store, python_of};
@@ -169,10 +169,10 @@ async fn build(
     let mut is_done = status.success();
     if is_done && !packages.requirements.is_empty() {
         let at = |name: &str| folder.join(name);
-        fs::write(at("requirements.txt"), packages.requirements_file()).map_err(failed)?;
+        tree::write(at("requirements.txt"), packages.requirements_file()).map_err(failed)?;
         let constraints = packages.constraints_file().map(|text| (at("constraints.txt"), text));
         if let Some((path, text)) = &constraints {
-            fs::write(path, text).map_err(failed)?;
+            tree::write(path, text).map_err(failed)?;
         }
         let constraints = constraints.as_ref().map(|(path, _)| path.as_path());
         let mut install = installer.install(folder, &at("requirements.txt"), constraints);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -98,12 +98,7 @@ impl Store {
     }
 
     fn lock_file(&self, key: &str) -> io::Result<File> {
-        File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path().join(format!("{key}.lock")))
+        tree::append(self.path().join(format!("{key}.lock")))
     }
 
     /// The environment `key`, where it is made; waits for nobody.
@@ -117,7 +112,7 @@ impl Store {
     fn held(&self, key: &str, lock: File) -> Option<Held> {
         let folder = PrivateFolder::open(&self.path().join(key)).ok()?;
         let made = read(folder.path())?;
-        let marker = File::options().write(true).open(folder.path().join(MADE));
+        let marker = tree::open_to_write(folder.path().join(MADE));
         // What was used last goes last.
         let touched = marker.and_then(|marker| marker.set_modified(SystemTime::now()));
         if let Err(error) = touched {
@@ -157,7 +152,7 @@ impl Store {
         let folder = self.folder.make_below(key).map_err(io::Error::other)?;
         // What a program that was killed has left.
         for entry in fs::read_dir(folder.path())?.flatten() {
-            if let Err(error) = remove_tree(&entry.path()) {
+            if let Err(error) = remove_tree(entry.path()) {
                 tracing::debug!(%error, "what a killed program left of an environment stays");
             }
         }
@@ -199,7 +194,7 @@ impl Store {
         }
         let folder = self.path().join(key);
         // From here on it is none.
-        let removed = match fs::remove_file(folder.join(MADE)) {
+        let removed = match tree::remove_file(folder.join(MADE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => remove_tree(&folder),
         };
@@ -230,14 +225,14 @@ impl Making {
         let bytes = sizes.filter(fs::Metadata::is_file).map(|file| file.len()).sum();
         let made = Made { folder: self.name.clone(), bytes };
         let temporary = self.folder.path().join(format!("{}.json", self.name));
-        fs::write(&temporary, serde_json::to_vec(&made).map_err(io::Error::other)?)?;
+        tree::write(&temporary, serde_json::to_vec(&made).map_err(io::Error::other)?)?;
         File::open(&temporary)?.sync_all()?;
-        fs::rename(temporary, self.folder.path().join(MADE))
+        tree::rename(temporary, self.folder.path().join(MADE))
     }
 
     /// Removes what was made of it.
     pub(super) fn abandon(self) {
-        if let Err(error) = remove_tree(&self.folder()) {
+        if let Err(error) = remove_tree(self.folder()) {
             tracing::debug!(%error, "a part of an environment stays until it is made anew");
         }
     }

@@ -8,15 +8,14 @@
 //! ever hold a part of what they need and wait for each other. Nothing is fetched here.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prs_common::file_version::SeenFile;
 use prs_common::storage::DiskError;
+use prs_common::tree::{self, Held};
 use prs_orchestrator::inputs::blob::digest;
 use tokio::sync::{Notify, OnceCell};
 
@@ -56,6 +55,8 @@ pub(super) struct Cache {
     turn: tokio::sync::Mutex<()>,
     unpinned: Notify,
     numbers: AtomicU64,
+    /// The folder that all of it was given, whatever a script puts in its place.
+    _held: Held,
     /// Removed with this.
     _memory: Option<MemoryFolder>,
 }
@@ -160,12 +161,13 @@ impl Drop for Pin {
 impl Cache {
     /// Files of at most `limit` bytes in `folder`, which is there, and in `memory`, which gets its part of the limit.
     pub(super) fn new(folder: PathBuf, limit: u64, memory: Option<MemoryFolder>) -> io::Result<Self> {
+        let held = Held::open(&folder)?;
         let (folders, memory_limit) = match &memory {
             None => (Folders { tree: folder, disk: None }, 0),
             Some(memory) => {
                 let tree = memory.path().join("inputs");
-                fs::create_dir(&tree)?;
-                symlink(&folder, tree.join(DISK))?;
+                tree::make_folder(&tree)?;
+                tree::link(&folder, tree.join(DISK))?;
                 (Folders { tree, disk: Some(folder) }, memory.bytes)
             }
         };
@@ -177,6 +179,7 @@ impl Cache {
             turn: tokio::sync::Mutex::default(),
             unpinned: Notify::new(),
             numbers: AtomicU64::new(0),
+            _held: held,
             _memory: memory,
         })
     }
@@ -384,13 +387,13 @@ impl Folders {
         let disk = self.disk.as_deref().filter(|_| medium == Medium::Disk);
         let lies = disk.map(|disk| (disk, self.place(path, medium)));
         for (folder, path) in [Some(seen), lies].into_iter().flatten() {
-            if let Err(error) = fs::remove_file(&path)
+            if let Err(error) = tree::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::warn!(path = %path.display(), %error, "a file stays in the cache of inputs; it takes room");
             }
             // Its folders go when they are empty.
-            let _ = path.ancestors().skip(1).take_while(|up| *up != folder).try_for_each(fs::remove_dir);
+            let _ = path.ancestors().skip(1).take_while(|up| *up != folder).try_for_each(tree::remove_folder);
         }
     }
 }

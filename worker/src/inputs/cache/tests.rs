@@ -1,5 +1,6 @@
 //! Which files stay, which go, and who waits for room.
 
+use std::fs;
 use std::time::Duration;
 
 use super::*;

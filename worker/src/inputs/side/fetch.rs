@@ -13,6 +13,7 @@ use prs_common::failpoint;
 use prs_common::job::SideInput;
 use prs_common::mini_batch::StoreRef;
 use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_common::tree;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::inputs::manifest::{ManifestError, Source, Store};
 use prs_orchestrator::inputs::side::{FetchedSideInput, key_of, listing_of};
@@ -86,7 +87,7 @@ impl Fetching<'_> {
             done: AtomicU64::new(0),
             made_room: AtomicBool::new(false),
         };
-        let made = fs::create_dir_all(&way.temporary);
+        let made = tree::make_folders(&way.temporary);
         made.map_err(|error| format!("{}: {error}", way.folder.display()))?;
         let file = |number| -> BoxFuture<'_, _> { Box::pin(self.file(&way, number)) };
         let files = stream::iter(0..self.listing.files.len()).map(file);
@@ -95,7 +96,7 @@ impl Fetching<'_> {
             fetched = fetched => fetched?,
             never = self.tell_how_far(&way) => never,
         }
-        let removed = fs::remove_dir_all(&way.temporary);
+        let removed = tree::remove_tree(&way.temporary);
         removed.map_err(|error| format!("{}: {error}", way.temporary.display()))
     }
 

@@ -9,12 +9,12 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
 use prs_common::end_reason::EndReason;
 use prs_common::job::{InputSource, JobSpec, SideInput};
+use prs_common::tree;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::inputs::side::{self, FetchedSideInput, not_read};
 
@@ -140,7 +140,7 @@ impl SideInputs {
                 SideInputPlace::Stored { kept, only_file } => {
                     // No input has such a name.
                     let seen = format!("{}.side", one.name);
-                    symlink(&kept.folder, localizer.tree().join(&seen))?;
+                    tree::link(&kept.folder, localizer.tree().join(&seen))?;
                     let folder = localizer.place().inputs().join(seen);
                     let path = only_file.as_ref().map_or(folder.clone(), |file| folder.join(file));
                     Ok(path.to_string_lossy().into_owned())

@@ -8,16 +8,16 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use prs_common::job::InputSource;
 use prs_common::private_folder::PrivateFolder;
-use prs_common::tree::remove_tree;
+use prs_common::tree::{self, remove_tree};
 use prs_orchestrator::inputs::side::seen;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::host::blocking::blocking;
@@ -214,9 +214,7 @@ enum Looked {
 async fn look(store: PathBuf, name: String, bytes: u64) -> Result<Looked, StoreError> {
     blocking(move || {
         let (folder, path) = (store.join(&name), store.join(name.clone() + LOCK));
-        let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(rustix::fs::CWD, &path, how, Mode::RUSR | Mode::WUSR);
-        let mut file = File::from(file.map_err(|error| StoreError::io(&path)(error.into()))?);
+        let mut file = tree::append(&path).map_err(StoreError::io(&path))?;
         if !locks(&file, FlockOperation::NonBlockingLockShared, &path)? {
             return Ok(Looked::Busy);
         }
@@ -251,7 +249,7 @@ fn locks(file: &File, how: FlockOperation, path: &Path) -> Result<bool, StoreErr
 fn empty(lock: &mut File, folder: &Path) -> io::Result<()> {
     lock.set_len(0)?;
     remove_tree(folder)?;
-    remove_tree(&with(folder, PART))
+    remove_tree(with(folder, PART))
 }
 
 fn with(folder: &Path, end: &str) -> PathBuf {
@@ -293,9 +291,9 @@ fn settle(vacant: Vacant) -> Result<Kept, StoreError> {
 fn rename(part: &Path, folder: &Path, bytes: u64, lock: &mut File) -> io::Result<()> {
     protect(part)?;
     // A folder may only be renamed by who may write to it.
-    fs::set_permissions(part, fs::Permissions::from_mode(0o755))?;
-    fs::rename(part, folder)?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o555))?;
+    tree::set_mode(part, 0o755)?;
+    tree::rename(part, folder)?;
+    tree::set_mode(folder, 0o555)?;
     let known = look_at(folder)?;
     lock.rewind()?;
     lock.write_all(format!("{bytes} {known}\n").as_bytes())?;
@@ -309,9 +307,9 @@ fn protect(path: &Path) -> io::Result<()> {
         for entry in fs::read_dir(path)? {
             protect(&entry?.path())?;
         }
-        return fs::set_permissions(path, fs::Permissions::from_mode(0o555));
+        return tree::set_mode(path, 0o555);
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o444))
+    tree::set_mode(path, 0o444)
 }
 
 /// Removes what was used longest ago, and is used by nobody, until at most `most` bytes are left.
@@ -323,7 +321,7 @@ fn evict(store: &Path, most: u64) {
         if path.extension().is_none_or(|end| end != &LOCK[1..]) {
             continue;
         }
-        let Ok(mut lock) = File::options().read(true).write(true).open(&path) else { continue };
+        let Ok(mut lock) = tree::open_to_write(&path) else { continue };
         let Ok(metadata) = lock.metadata() else { continue };
         let bytes = noted(&mut lock).map_or(0, |(bytes, _)| bytes);
         total += bytes;
@@ -341,7 +339,7 @@ fn evict(store: &Path, most: u64) {
         }
         if total <= most {
             // What a killed worker left of one.
-            let _ = remove_tree(&with(&folder, PART));
+            let _ = remove_tree(with(&folder, PART));
         } else if let Err(error) = empty(&mut lock, &folder) {
             tracing::warn!(path = %folder.display(), %error, "a side input that nobody uses takes room");
         } else {
@@ -352,6 +350,8 @@ fn evict(store: &Path, most: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     /// The side input with this content, and whether it was not here.
