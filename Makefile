@@ -103,6 +103,11 @@ chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] each, PR
 	PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" $(CARGO_TEST) --test chaos -- --ignored --test-threads 1 --skip the_long_run --skip over_minio
 	PRS_DAMAGE_ROUNDS="$${PRS_DAMAGE_ROUNDS:-1000}" $(CARGO_TEST) --test chaos -- damage::
 
+# Not part of `make test`, which plays 25 of them.
+.PHONY: test-foreign-trees
+test-foreign-trees: test-build servers ## PRS_FOREIGN_RUNS [500] runs with links, mounts and files of others at every path
+	PRS_FOREIGN_RUNS="$${PRS_FOREIGN_RUNS:-500}" $(CARGO_TEST) --test embedded -- foreign_trees::
+
 # By hand: what it found is in docs/reliability.md.
 .PHONY: long-run
 long-run: test-build servers ## job after job under PRS_LONG_RUN_KILLS [1000] kills -9, restarts and wipes of servers
@@ -167,9 +172,6 @@ test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together; ale
 # Not part of `make test`: it builds Kubernetes with Go, once, which takes some minutes.
 .PHONY: test-control-plane
 test-control-plane: test-build servers ## ops/kubernetes in a control plane of Kubernetes, built from its Go modules; its pods by hand
-	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends bubblewrap; } || \
-		{ echo "pods are run with bubblewrap, which is not here: install it" >&2; exit 1; }
 	ops/kubernetes/install-control-plane "$(TARGET)/control-plane"
 	PRS_TEST_CONTROL_PLANE="$(TARGET)/control-plane" PRS_TEST_BIN_DIR="$(DEBUG)" \
 		$(VENV)/bin/python -m pytest -q tests/control_plane
@@ -293,7 +295,7 @@ install-deps: ## install what the other targets need
 .PHONY: nightly
 nightly: lint lint-features check-features audit test ## all that CI leaves out, some hours
 	PRS_FUZZ_SECONDS=300 $(MAKE) fuzz
-	$(MAKE) chaos test-mutations test-corpus test-minio test-kubernetes test-control-plane test-traces test-oidc test-portal test-api compose-smoke
+	$(MAKE) chaos test-foreign-trees test-mutations test-corpus test-minio test-kubernetes test-control-plane test-traces test-oidc test-portal test-api compose-smoke
 
 .PHONY: clean
 clean: ## remove everything that was built or installed here, but no run
@@ -338,13 +340,14 @@ $(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
 	$(VENV)/bin/pip install -q -r bench/requirements-peers.txt
 	@touch $@
 
-# The servers that tests start for themselves, on ports of their own, and what shifts the clock of a program. A package may
-# start a service of the system as well, which no test touches.
+# The servers that tests start for themselves, on ports of their own, what shifts the clock of a program, and what gives one a
+# mount namespace. A package may start a service of the system as well, which no test touches.
 .PHONY: servers
 servers:
 	@missing=; \
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	command -v bwrap >/dev/null || missing="$$missing bubblewrap"; \
 	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || missing="$$missing rabbitmq-server"; \
 	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing="$$missing faketime"; \
 	[ -z "$$missing" ] && exit 0; \

@@ -1,5 +1,6 @@
 //! Removing jobs that have ended, with their logs and what they have of results.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -49,11 +50,26 @@ pub async fn named(names: &[String], whereabouts: &Whereabouts) -> Result<Vec<Ch
     for name in names {
         let id = naming::resolve(name, whereabouts).await?;
         let home = homes::find(&id, whereabouts).await?;
+        let (link, is_folder) = (whereabouts.runs.join(&id), name.contains('/'));
+        if !is_folder && link.is_symlink() && is_linked(&home, whereabouts) {
+            let folder = home.run_folder().unwrap_or(&link).display().to_string();
+            return Err(Failure::wrong(format!(
+                "{} is a link to {folder}, and nothing is removed through a link: give that folder, and remove the link",
+                link.display()
+            )));
+        }
         if chosen.iter().all(|other| other.home.called() != home.called()) {
             chosen.push(Chosen { leftover: home.leftover().await?, home });
         }
     }
     Ok(chosen)
+}
+
+/// Whether a link among the runs of this machine leads to the folder of the run.
+fn is_linked(home: &Home, whereabouts: &Whereabouts) -> bool {
+    let runs = whereabouts.runs.canonicalize().ok();
+    let is_apart = |folder: &Path| runs.is_some_and(|runs| !folder.starts_with(runs));
+    home.run_folder().is_some_and(is_apart)
 }
 
 /// The jobs that have ended and are described so. A description that fits every job is an error of usage.
@@ -67,7 +83,8 @@ pub async fn described(described: &Described, whereabouts: &Whereabouts) -> Resu
     let before = older.map_or(u64::MAX, |older| now_us().saturating_sub(older.as_micros() as u64));
     let mut chosen = Vec::new();
     for home in homes::all(whereabouts).await? {
-        if name.as_ref().is_some_and(|name| !home.may_have_name(name)) {
+        // Whoever described it does not know where a link among the runs leads.
+        if name.as_ref().is_some_and(|name| !home.may_have_name(name)) || is_linked(&home, whereabouts) {
             continue;
         }
         let leftover = match home.leftover().await {

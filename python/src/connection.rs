@@ -174,7 +174,7 @@ impl Connection {
 
 /// Takes ownership of an inherited descriptor and keeps it from the children of the script.
 #[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
-fn inherit(number: RawFd, what: &str) -> PyResult<OwnedFd> {
+pub(crate) fn inherit(number: RawFd, what: &str) -> PyResult<OwnedFd> {
     if number < 0 {
         return Err(PyRuntimeError::new_err(format!("the inherited {what} has the number {number}")));
     }

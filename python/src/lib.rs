@@ -12,6 +12,7 @@ mod arrow;
 mod changes;
 mod connection;
 mod errors;
+mod folders;
 mod fork;
 mod inbox;
 mod item_names;
@@ -36,6 +37,8 @@ mod prs_process {
     use super::arrow::ArrowColumns;
     #[pymodule_export]
     use super::connection::Connection;
+    #[pymodule_export]
+    use super::folders::{append_to, create, hold, make_folders, open_folder, write_whole};
     #[pymodule_export]
     use super::lanes::Lanes;
     #[pymodule_export]

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,6 +112,19 @@ pub fn open_to_write(path: impl AsRef<Path>) -> io::Result<File> {
 /// Writes a new file.
 pub fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()> {
     create(path)?.write_all(content.as_ref())
+}
+
+/// Opens the regular file at `path`, which is no link; a pipe there is not waited for.
+pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
+    let (folder, name) = above(path.as_ref())?;
+    folder.open_file(name)
+}
+
+/// Reads such a file.
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    open_file(path)?.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Copies the file at `from` with its rights to a new one.

@@ -81,6 +81,13 @@ fn make_all(path: &Path) -> io::Result<()> {
     std::fs::create_dir_all(path)
 }
 
+/// The folder that is held nearest above `path`, with its own path.
+pub fn holder(path: &Path) -> Option<(PathBuf, Arc<OpenFolder>)> {
+    let (folder, rest) = nearest(path, 0)?;
+    let above = absolute(path).ancestors().nth(rest.components().count())?.to_owned();
+    Some((above, folder))
+}
+
 /// The folder that is held nearest above `path`, or at least `above` folders above it, and the path from there.
 pub(super) fn nearest(path: &Path, above: usize) -> Option<(Arc<OpenFolder>, PathBuf)> {
     let path = absolute(path);

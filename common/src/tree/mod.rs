@@ -21,10 +21,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use by_path::{
-    above, append, copy, create, create_private, link, make_folder, make_folders, open_to_write, remove_file,
-    remove_folder, remove_tree, rename, rename_new, set_mode, write, write_whole,
+    above, append, copy, create, create_private, link, make_folder, make_folders, open_file, open_to_write,
+    read, remove_file, remove_folder, remove_tree, rename, rename_new, set_mode, write, write_whole,
 };
-pub use held::{Held, make_root, root};
+pub use held::{Held, holder, make_root, root};
 pub use place::Place;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, chmodat, fstat, fsync,
@@ -324,6 +324,11 @@ impl OpenFolder {
     /// Returns a path to this folder that is valid as long as it is open.
     pub fn path(&self) -> PathBuf {
         Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string())
+    }
+
+    /// Returns a descriptor of it for another owner.
+    pub fn to_owned_descriptor(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
     }
 
     /// Returns its present path, without a link in it.

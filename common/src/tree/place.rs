@@ -3,13 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{Kind, OpenFolder, Seen};
 
 /// A folder that is known by its name in the one above it: a script may take it away, and make another one.
 #[derive(Debug)]
 pub struct Place {
-    above: OpenFolder,
+    above: Arc<OpenFolder>,
     name: OsString,
     folder: OpenFolder,
     seen: Seen,
@@ -18,17 +19,13 @@ pub struct Place {
 impl Place {
     /// Opens the folder at `path` and its parent. Makes the folder where it is not there.
     pub fn make(path: &Path) -> io::Result<Self> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "only a folder in another one can be used",
-            ));
-        };
-        Self::make_in(OpenFolder::open(parent)?, name)
+        let (above, name) = super::above(path)?;
+        Self::make_in(above, name)
     }
 
     /// Makes the folder `name` in `above`, where it is not there.
-    pub fn make_in(above: OpenFolder, name: &OsStr) -> io::Result<Self> {
+    pub fn make_in(above: impl Into<Arc<OpenFolder>>, name: &OsStr) -> io::Result<Self> {
+        let above = above.into();
         let folder = above.make(Path::new(name))?;
         let seen = folder.seen()?;
         Ok(Self { above, name: name.to_owned(), folder, seen })

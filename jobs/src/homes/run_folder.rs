@@ -198,7 +198,7 @@ fn candidates<'a>(name: &'a str, runs: &'a Path) -> impl Iterator<Item = PathBuf
 
 /// Tells whether `folder` has the record of a job, by which a run folder is known: other programs have files of that name, too.
 fn has_record(folder: &Path) -> bool {
-    fs::read(folder.join(layout::JOB)).is_ok_and(|text| serde_json::from_slice::<JobRecord>(&text).is_ok())
+    tree::read(folder.join(layout::JOB)).is_ok_and(|text| serde_json::from_slice::<JobRecord>(&text).is_ok())
 }
 
 fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
@@ -242,8 +242,8 @@ pub fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
 
 /// Who asks to cancel the job in `folder`.
 pub fn wish_to_cancel(folder: &Path) -> Option<String> {
-    let who = fs::read_to_string(folder.join(CANCEL)).ok()?;
-    Some(who.lines().next().map_or("another program", str::trim).to_owned())
+    let who = tree::read(folder.join(CANCEL)).ok()?;
+    Some(String::from_utf8_lossy(&who).lines().next().map_or("another program", str::trim).to_owned())
 }
 
 /// When that was asked, microseconds since the Unix epoch; nothing where nobody did.

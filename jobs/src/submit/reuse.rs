@@ -15,6 +15,7 @@ use prs_common::job::{JobSpec, OutputAction};
 use prs_common::layout;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::storage::{LocalStorage, PutMode, Storage, StorageError, StorageExt};
+use prs_common::tree;
 use prs_orchestrator::inputs::listed::{self, Listed};
 use prs_orchestrator::job::reuse;
 use prs_orchestrator::publish::former::{FormerError, FormerOutput};
@@ -195,7 +196,7 @@ async fn with_recipe(own: &Path, runs: &Path, recipe: &str) -> Vec<FormerJob> {
     let mut formers = Vec::new();
     let own = own.canonicalize().ok();
     for folder in newest(homes::folders_of_jobs(runs).unwrap_or_default(), LOOKED_AT) {
-        let (Ok(folder), Ok(text)) = (folder.canonicalize(), std::fs::read(folder.join(layout::JOB))) else {
+        let (Ok(folder), Ok(text)) = (folder.canonicalize(), tree::read(folder.join(layout::JOB))) else {
             continue;
         };
         // Reading a record whole costs more than that.

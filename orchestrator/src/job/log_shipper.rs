@@ -184,7 +184,9 @@ impl LogShipper {
                 }
             };
         }
-        let Ok(body) = tokio::fs::read(path).await else { return Ok(false) };
+        let path = path.to_owned();
+        let read = tokio::task::spawn_blocking(move || tree::read(path)).await;
+        let Ok(Ok(body)) = read else { return Ok(false) };
         self.storage.put(key, body.into(), PutMode::Overwrite).await?;
         Ok(true)
     }

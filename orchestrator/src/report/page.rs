@@ -8,6 +8,7 @@ use prs_common::ledger::{Conclusion, JobState, SeenError};
 use prs_common::segment::TryStatus;
 use prs_common::statistics::{self, Errors, Part};
 use prs_common::timestamp::now_us;
+use prs_common::tree;
 use prs_portal::view::{
     ErrorFact, ErrorPlace, ErrorTimes, ErrorTry, Facts, FailedList, OutputFact, Published, StartFact,
     StepFact,
@@ -223,5 +224,5 @@ pub fn published<B: AsRef<[u8]>>(read: impl Fn(&str) -> Option<B>) -> Published 
 
 /// The statistics in a folder of logs.
 pub(crate) fn published_in(logs: &Path) -> Published {
-    published(|name| std::fs::read(logs.join(statistics::FOLDER).join(name)).ok())
+    published(|name| tree::read(logs.join(statistics::FOLDER).join(name)).ok())
 }

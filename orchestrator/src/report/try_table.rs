@@ -60,7 +60,7 @@ impl TryTable {
     /// Begins the table below a folder of logs anew.
     pub(crate) fn create(logs: &Path, incarnation: u32) -> io::Result<Self> {
         let folder = logs.join(FOLDER);
-        let before = std::fs::read(folder.join(DIRECTORY)).ok();
+        let before = tree::read(folder.join(DIRECTORY)).ok();
         let before = before.and_then(|bytes| Directory::decode(&bytes).ok());
         let former =
             before.filter(|before| before.incarnation == incarnation).map_or(0, |before| before.followed);

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Callable, Union
+
+from azureml_user.parallel_run import folders
 
 
 @dataclass(unsafe_hash=True)
@@ -88,7 +89,7 @@ class MiniBatchContext:
             from azureml_user.parallel_run.entry_script import EntryScript
 
             return EntryScript().output_dir
-        os.makedirs(self._output_dir, exist_ok=True)
+        folders.make(self._output_dir)
         return self._output_dir
 
     @property

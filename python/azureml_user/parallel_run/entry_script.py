@@ -10,9 +10,10 @@ import logging
 import os
 import sys
 import threading
+from io import TextIOWrapper
 from typing import Any
 
-from azureml_user.parallel_run import context, logs
+from azureml_user.parallel_run import context, folders, logs
 
 _LOGGER_NAME = "azureml_user.entry_script"
 _FORMAT = "%(asctime)s|%(levelname)s|%(processName)s|%(process)d|%(message)s"
@@ -64,7 +65,7 @@ class EntryScript:
 
     def _folder(self, name: str, default: str) -> str:
         path = self._state.get(name) or os.path.abspath(default)
-        os.makedirs(path, exist_ok=True)
+        folders.make(path)
         return path
 
     @property
@@ -119,7 +120,7 @@ class EntryScript:
         handler: logging.Handler
         if self._state and not self._state.get("has_terminal"):
             path = os.path.join(self.log_dir, f"{self.agent_name}.log.txt")
-            handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+            handler = _LogHandler(path, encoding="utf-8", errors="backslashreplace")
         else:
             handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(
@@ -130,6 +131,15 @@ class EntryScript:
         logger.setLevel(self.logging_level)
         logger.propagate = False
         return logger
+
+
+class _LogHandler(logging.FileHandler):
+    """Appends to a file, and follows no link to it."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(
+            self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=folders.appended
+        )
 
 
 def _restore(state: dict[str, Any]) -> EntryScript:

@@ -19,6 +19,7 @@ from typing import Any, Callable
 from azureml_user.parallel_run import (
     context,
     errors,
+    folders,
     foreground,
     frames,
     logs,
@@ -109,6 +110,7 @@ def main() -> int:
     import prs_process
 
     began = time.monotonic()
+    folders.hold()
     _volunteer_for_oom()
     connection = prs_process.Connection.open(int(socket), int(page), platform.python_version())
     start = json.loads(connection.start(), object_hook=lambda fields: SimpleNamespace(**fields))
@@ -176,11 +178,11 @@ def _prepare(start: Any, has_terminal: bool) -> None:
         # What the script writes into its working folder is not to be imported.
         del sys.path[0]
     for folder in (start.log_dir, start.working_dir, start.output_dir):
-        os.makedirs(folder, exist_ok=True)
+        folders.make(folder)
     for output in start.outputs:
         path = os.path.join(start.output_dir, output.path)
-        os.makedirs(os.path.dirname(path) if output.is_file else path, exist_ok=True)
-    os.chdir(start.working_dir)
+        folders.make(os.path.dirname(path) if output.is_file else path)
+    folders.enter(start.working_dir)
     EntryScript()._configure(
         agent_name=start.process_name,
         node_id=start.node_id,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import time
 from collections.abc import Sequence
 from typing import Callable
 
+from azureml_user.parallel_run import folders
 from azureml_user.parallel_run.errors import ScriptError
 
 _EVERY_SECONDS = 10.0
@@ -37,9 +39,9 @@ class Profiler:
         if not self._profile.getstats():
             # Nothing ran; pstats cannot read a file without figures.
             return
-        os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        self._profile.dump_stats(f"{self._path}.part")
-        os.replace(f"{self._path}.part", self._path)
+        folders.make(os.path.dirname(self._path))
+        self._profile.create_stats()
+        folders.write_whole(self._path, marshal.dumps(self._profile.stats))
 
 
 def requested(arguments: Sequence[str]) -> str | None:

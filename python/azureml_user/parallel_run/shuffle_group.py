@@ -26,6 +26,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from azureml_user.parallel_run import folders
 from azureml_user.parallel_run.errors import ScriptError
 
 # Bytes of groups that are put together in memory.
@@ -176,7 +177,7 @@ class Bucket:
     def write(self, path: str) -> None:
         """Writes the rows, and which groups there are, to files that begin with `path`."""
         rows_path = path + ".rows"
-        with open(rows_path, "wb") as file:
+        with open(rows_path, "w+b", opener=folders.created) as file:
             end = self._write_text(file)
             file.seek(end)
             self._write_tables(file)
@@ -286,7 +287,7 @@ class Bucket:
 
         ranges = [(piece.start, piece.start + piece.size) for group in self.groups for piece in group.pieces]
         checksums = iter(prs_process.checksums(rows_path, ranges))
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", opener=folders.created) as file:
             head = {"readers": self.readers, "files": self.files}
             file.write(_line({**head, "absent": self.absent or [], "seen": self.seen}))
             for group in self.groups:
@@ -355,7 +356,7 @@ def init() -> None:
 def run(paths: list[str], context: Any) -> list[Any]:
     name = context.dataset_name
     folder = os.path.join(context.output_dir, name)
-    os.makedirs(folder, exist_ok=True)
+    folders.make(folder)
     bucket = Bucket((Part(path) for path in paths), name in _keeps_origins)
     bucket.write(os.path.join(folder, context.partition_key_value["bucket"]))
     return [None] * len(paths)

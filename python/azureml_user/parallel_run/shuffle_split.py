@@ -23,7 +23,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from azureml_user.parallel_run import shuffle_exact, shuffle_keys
+from azureml_user.parallel_run import folders, shuffle_exact, shuffle_keys
 from azureml_user.parallel_run.errors import ScriptError
 
 SCRIPT = __name__
@@ -83,9 +83,9 @@ def run(frame: Any, context: Any) -> list[Any]:
     part = f"{context.minibatch_index:010d}.part"
     for bucket, head, rows in split(frame, raw, _settings.keys, _settings.buckets):
         of_bucket = os.path.join(folder, f"{bucket:04d}")
-        os.makedirs(of_bucket, exist_ok=True)
+        folders.make(of_bucket)
         encoded = json.dumps({"slice": context.minibatch_index, **head}, separators=(",", ":")).encode()
-        with open(os.path.join(of_bucket, part), "wb") as file:
+        with open(os.path.join(of_bucket, part), "wb", opener=folders.created) as file:
             write_part(file, encoded, rows)
     return [None] * len(frame)
 

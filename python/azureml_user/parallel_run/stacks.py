@@ -10,6 +10,8 @@ import faulthandler
 import os
 from typing import BinaryIO
 
+from azureml_user.parallel_run import folders
+
 # Descriptors that `faulthandler` writes to have to stay open.
 _files: list[BinaryIO] = []
 
@@ -22,7 +24,7 @@ def set_up(path: str, signal_number: int) -> None:
     """
     try:
         # Appended to, for the agent empties it before it asks; open until the process ends.
-        file = open(path, "ab", buffering=0)  # noqa: SIM115
+        file = open(path, "ab", buffering=0, opener=folders.appended)  # noqa: SIM115
         _files.append(file)
         faulthandler.register(signal_number, file=file, all_threads=True)
         if "PYTHONFAULTHANDLER" not in os.environ and not faulthandler.is_enabled():

@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from azureml_user.parallel_run import folders
+
 _TRACKING_URI = "MLFLOW_TRACKING_URI"
 # The agent has chosen it, not the job.
 _CHOSEN = "PRS_MLFLOW_FOLDER"
@@ -39,5 +41,5 @@ def _tracking_uri(folder: str, mlflow: Path | None) -> str:
     """Files, as far as this MLflow has a store of files; a database in its later versions."""
     if mlflow is None or (mlflow / "store" / "tracking" / "file_store.py").is_file():
         return Path(folder).as_uri()
-    os.makedirs(folder, exist_ok=True)
+    folders.make(folder)
     return f"sqlite:///{folder}/mlflow.db"

@@ -151,7 +151,7 @@ fn play(seed: u64) -> BTreeSet<String> {
     let side = shown(&at("side"));
     job.set("environment_variables", json!(variables.iter().cloned().collect::<BTreeMap<_, _>>()));
     if seed.is_multiple_of(3) {
-        job.set("side_inputs", json!([{ "name": "side", "path": side }]));
+        job.set("side_inputs", json!({ "side": side }));
     }
     let file = job.write_job_file();
     let mut command = namespace(job.path("").as_path());
@@ -207,6 +207,24 @@ fn open_all(folder: &Path) {
             open_all(&entry.path());
         }
     }
+}
+
+#[test]
+fn a_job_that_a_link_among_the_runs_leads_to_is_not_removed() {
+    let job = Job::new("def run(mini_batch):\n    return mini_batch\n").with_files(2);
+    job.completes();
+    let (runs, run) = (job.path("runs"), job.run().path().display().to_string());
+    fs::create_dir(&runs).unwrap();
+    symlink(&run, runs.join("linked")).unwrap();
+    let runs = runs.display().to_string();
+    let refused = job.command(&["rm", "linked", "-y", "--runs", &runs]);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("is a link to"), "{}", refused.stderr);
+    job.command(&["rm", "--state", "completed", "-y", "--runs", &runs]).expect_code(0);
+    assert_eq!(job.run().rows().len(), 2);
+    // The folder is named, whatever leads to it.
+    job.command(&["rm", &format!("{runs}/linked"), "-y", "--runs", &runs]).expect_code(0);
+    assert!(!job.run().path().exists());
 }
 
 fn setting(name: &str, default: u64) -> u64 {

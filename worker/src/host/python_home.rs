@@ -38,6 +38,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "parallel_run/entry_script.py",
     "parallel_run/errors.py",
     "parallel_run/filters.py",
+    "parallel_run/folders.py",
     "parallel_run/foreground.py",
     "parallel_run/frames.py",
     "parallel_run/json_lines.py",

@@ -2,12 +2,13 @@
 //!
 //! Only the end of a file is read, and only when it is asked for.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 use console::strip_ansi_codes;
+use prs_common::tree;
 
 use crate::process::Streams;
 use crate::process::seen_errors::cut;
@@ -56,7 +57,7 @@ struct Tail<'a> {
 impl Tail<'_> {
     fn last_line(&self) -> Option<String> {
         let mut bytes = vec![0; (self.end - self.begin) as usize];
-        let read = File::open(self.path).and_then(|file| file.read_at(&mut bytes, self.begin)).ok()?;
+        let read = tree::open_file(self.path).and_then(|file| file.read_at(&mut bytes, self.begin)).ok()?;
         last_line(&String::from_utf8_lossy(&bytes[..read]))
     }
 }
@@ -83,6 +84,7 @@ fn last_line(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
     use std::time::{Duration, SystemTime};
 

@@ -1,16 +1,18 @@
 //! Starting a Python process: its interpreter, environment, folders and inherited descriptors.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use prs_common::config::password_variables;
 use prs_common::log_file::open_append;
 use prs_common::process_page::ProcessPage;
-use prs_common::tree;
-use prs_common::wire::{PAGE_VARIABLE, SOCKET_VARIABLE};
+use prs_common::tree::{self, OpenFolder};
+use prs_common::wire::{HELD_VARIABLE, PAGE_VARIABLE, SOCKET_VARIABLE};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -94,13 +96,14 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     let socket = ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours));
     let socket = socket.map_err(failed(&settings.python))?;
 
+    let working_dir = tree::root(&settings.working_dir).map_err(failed(&settings.working_dir))?;
     let mut command = Command::new(&settings.python);
     for name in password_variables() {
         command.env_remove(name);
     }
     command
         .args(["-m", "azureml_user.parallel_run.process"])
-        .current_dir(&settings.working_dir)
+        .current_dir(working_dir.path())
         .kill_on_drop(true)
         .env_remove("CUDA_VISIBLE_DEVICES")
         // A server of the host's is not the job's.
@@ -123,10 +126,27 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         command.env(variable, descriptor.as_raw_fd().to_string());
         kept.push(descriptor);
     }
+    let mut held = Vec::new();
+    for (path, folder) in holders(settings) {
+        let descriptor = folder.to_owned_descriptor().map_err(failed(&settings.python))?;
+        held.push(format!("{}:{}", descriptor.as_raw_fd(), path.display()));
+        kept.push(descriptor);
+    }
+    command.env(HELD_VARIABLE, held.join("\n"));
     let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
     prepare(&mut command, numbers, settings.mark, settings.mount.clone());
     let child = command.spawn().map_err(python)?;
     Ok(Spawned { child, socket, page })
+}
+
+/// The folders that this program holds above those of the process.
+fn holders(settings: &ProcessSettings) -> BTreeMap<PathBuf, Arc<OpenFolder>> {
+    let logs = match &settings.streams {
+        Streams::Files { stdout, .. } => Some(stdout),
+        Streams::Inherited { .. } => None,
+    };
+    let own = settings.folders.iter().chain([&settings.working_dir, &settings.stack]).chain(logs);
+    own.filter_map(|path| tree::holder(path)).collect()
 }
 
 /// Directs the standard streams of the child.

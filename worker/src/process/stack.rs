@@ -82,7 +82,7 @@ pub(crate) fn when_died(path: &Path, returncode: i32, code_dir: &Path) -> Stack 
 }
 
 fn read(path: &Path) -> String {
-    let bytes = fs::read(path).unwrap_or_default();
+    let bytes = tree::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned()
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use prs_common::statistics::{FOLDER, Live, Nodes, Part, Timeline, decode};
+use prs_common::tree;
 
 use super::Statistics;
 
@@ -37,5 +38,5 @@ fn read<P: Part>(logs: &Path) -> Option<P> {
     if std::fs::metadata(&path).ok()?.len() > P::MOST_BYTES as u64 {
         return None;
     }
-    decode(&std::fs::read(&path).ok()?).ok()
+    decode(&tree::read(&path).ok()?).ok()
 }

@@ -33,7 +33,11 @@ def neighbour() -> int:
 def command(*arguments: str) -> None:
     began = time.monotonic()
     process = subprocess.Popen(
-        [PRS, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [PRS, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         said, _ = process.communicate(timeout=PATIENCE)
@@ -42,7 +46,10 @@ def command(*arguments: str) -> None:
         said, _ = process.communicate()
         said += "\nit does not end"
     took = time.monotonic() - began
-    print(json.dumps({"command": arguments[0], "code": process.returncode, "said": said, "took": took}), flush=True)
+    print(
+        json.dumps({"command": arguments[0], "code": process.returncode, "said": said, "took": took}),
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Puts links, mounts, special files and files of others in the place of what prs has, and touches nothing that they lead to.
+"""Puts links, mounts, special files and files of others in the place of what prs has.
 
-Every step goes by descriptor and name: other planters are at work at the same time, and what one of them put somewhere must not
-lead another one to the canary tree.
+It touches nothing that they lead to. Every step goes by descriptor and name: other planters are at work
+meanwhile, and what one of them put somewhere must not lead another one to the canary tree.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""The entry script: writes files to its output, and plants among the folders of its job before, during and after."""
+"""The entry script: writes to its output, and plants among the folders of its job all the while."""
 
 import os
 

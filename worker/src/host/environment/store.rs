@@ -244,7 +244,7 @@ pub(super) fn python_of(folder: &Path) -> PathBuf {
 }
 
 fn read(folder: &Path) -> Option<Made> {
-    let made: Made = serde_json::from_slice(&fs::read(folder.join(MADE)).ok()?).ok()?;
+    let made: Made = serde_json::from_slice(&tree::read(folder.join(MADE)).ok()?).ok()?;
     // The Python that it was made of may be gone.
     (!made.folder.contains('/') && python_of(&folder.join(&made.folder)).is_file()).then_some(made)
 }
