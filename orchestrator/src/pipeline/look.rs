@@ -21,6 +21,18 @@ pub struct StepView {
     pub state: StepState,
 }
 
+impl StepView {
+    /// Starts the job of `former` again, a record of this step. What the main step completed stands until another start of it
+    /// has a result, as of a job that stands alone. Any other step that completed is started because that is damaged.
+    pub fn start_again(&self, former: &mut JobRecord, is_main: bool) {
+        if is_main && self.state == StepState::Waiting {
+            former.start_again();
+        } else {
+            former.start_anew();
+        }
+    }
+}
+
 /// Looks at the steps of the pipeline that `record` is about. `storage` gives the prefix of a job.
 pub async fn look(
     record: &JobRecord,
@@ -47,7 +59,7 @@ pub async fn look(
 fn state(record: Option<&JobRecord>, start: u32, is_main: bool) -> StepState {
     let Some(record) = record else { return StepState::Waiting };
     let is_of_start = record.parent.as_ref().is_some_and(|parent| parent.start == start);
-    match record.result.as_ref().map(|result| result.state) {
+    match record.result.as_ref().map(|result| result.last_end().0) {
         Some(JobState::Completed) if is_of_start || !is_main || record.is_done_with() => StepState::Completed,
         _ if !is_of_start => StepState::Waiting,
         None => StepState::Running,
@@ -101,5 +113,15 @@ mod tests {
         assert_eq!(state(lacking.as_ref(), 2, true), StepState::Waiting);
         assert_eq!(state(lacking.as_ref(), 1, true), StepState::Completed);
         assert_eq!(state(of(1, Some(Completed)).as_ref(), 2, true), StepState::Completed);
+        // A start that failed left what one before it completed.
+        let mut record = lacking.unwrap();
+        record.start_again();
+        let mut failed = record.former_end.as_ref().unwrap().result.clone();
+        failed.state = Failed;
+        record.end_with(failed);
+        assert_eq!(record.state, Completed);
+        for (start, expected) in [(1, StepState::Failed), (2, StepState::Waiting)] {
+            assert_eq!(state(Some(&record), start, true), expected);
+        }
     }
 }

@@ -47,7 +47,7 @@ pub use programs::{bin_dir, pytest, python, shown_lines};
 pub use random::Random;
 pub use reasons::reasons_of;
 pub use run_folder::RunFolder;
-pub use scripts::{DEPLOYMENT, HOLDS, NAMES, PICKY, picky_table};
+pub use scripts::{BROKEN, DEPLOYMENT, GROUPED, HOLDS, NAMES, PICKY, picky_table};
 pub use sealed::sealed;
 pub use servers::Redis;
 pub use servers::s3::{LISTS_ALL, LISTS_FOLDER};

@@ -45,3 +45,23 @@ def run(mini_batch):
         raise ValueError("a bad record")
     return [f"{n} {text}" for n, text in zip(mini_batch["n"], mini_batch["text"])]
 "#;
+
+/// Fails where it is imported to run; the check of the script before finds nothing.
+pub const BROKEN: &str = "
+import os
+
+if 'AZUREML_BI_OUTPUT_PATH' in os.environ:
+    raise RuntimeError('broken')
+
+def run(mini_batch):
+    return mini_batch
+";
+
+/// Gives `k` and `n` of each record of a group with the same `k`; fails on the group `bad`.
+pub const GROUPED: &str = "
+def run(mini_batch, context):
+    key = context.partition_key_value['k']
+    if key == 'bad':
+        raise ValueError('a bad group')
+    return [f'{key} {n}' for n in mini_batch['n']]
+";

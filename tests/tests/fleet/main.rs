@@ -51,6 +51,7 @@ mod parquet_output;
 mod partition;
 mod pipeline;
 mod pipeline_places;
+mod pipeline_starts;
 mod profiles;
 mod program_ends;
 mod readme;

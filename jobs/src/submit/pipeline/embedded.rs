@@ -181,14 +181,14 @@ async fn start(
     let plan = run.record.pipeline.as_ref().expect("the caller has the record of a pipeline");
     let step = plan.pipeline.steps[at].clone();
     let code = plan.codes.get(&step.name).cloned().unwrap_or_default();
-    run_step(run, storage, &step, code, changed).await
+    run_step(run, storage, (&step, &views[at]), code, changed).await
 }
 
 /// Runs a step to its end; one that is given what was `changed` fails.
 async fn run_step(
     run: &mut PipelineRun<'_>,
     storage: &Arc<dyn Storage>,
-    step: &Step,
+    (step, view): (&Step, &StepView),
     code: String,
     changed: Option<EndReason>,
 ) -> Result<(), Failure> {
@@ -213,14 +213,15 @@ async fn run_step(
         Err(reason) => Err(reason),
     };
     let mut spec = ready.as_ref().map_or_else(|_| step.spec.clone(), |(spec, _)| spec.clone());
-    if plan.pipeline.main.as_ref() == Some(&step.name) && spec.output.is_none() {
+    let is_main = plan.pipeline.main.as_ref() == Some(&step.name);
+    if is_main && spec.output.is_none() {
         // What the step brings is the output of the pipeline.
         spec.output = Some(run_folder::output(&run.folder, &run.record));
     }
     let is_new = former.is_none();
     let mut record = match former {
         Some(mut record) => {
-            record.start_again();
+            view.start_again(&mut record, is_main);
             JobRecord { code, spec, ..record }
         }
         None => JobRecord::new(id, code, spec),
@@ -250,9 +251,10 @@ async fn run_step(
     let step_run =
         embedded::Run { folder, record, python, interrupts: &mut *run.interrupts, caller: run.caller, outer };
     let result = embedded::run(step_run).await?;
-    let reason = result.reason.as_deref().and_then(|reason| reason.lines().next());
+    let (state, reason) = result.last_end();
+    let reason = reason.and_then(|reason| reason.lines().next());
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    run.caller.note(&format_args!("step {} {}{reason}", step.name, result.state.as_str()));
+    run.caller.note(&format_args!("step {} {}{reason}", step.name, state.as_str()));
     Ok(())
 }
 

@@ -191,6 +191,12 @@ impl JobResult {
                 && self.reason.as_deref().is_some_and(EndReason::is_not_delivered))
     }
 
+    /// State and reason of the last start, which may be one that left the result of a former one.
+    pub fn last_end(&self) -> (JobState, Option<&str>) {
+        let last = self.findings.last_start.as_ref();
+        last.map_or((self.state, self.reason.as_deref()), |last| (last.state, Some(&*last.reason)))
+    }
+
     /// Whether the job completed with every item.
     pub fn is_complete(&self) -> bool {
         let is_complete = |step: &StepResult| step.result.as_ref().is_none_or(|result| result.is_complete());
@@ -462,15 +468,18 @@ impl JobRecord {
         self.started_us = now_us();
         self.state = JobState::Queued;
         let (statistics, brought) = (self.statistics.take(), self.brought.take());
-        // A step runs again where its output is damaged: nothing of that stands.
-        if let Some(mut result) =
-            self.result.take().filter(|result| result.has_result() && self.parent.is_none())
-        {
+        if let Some(mut result) = self.result.take().filter(JobResult::has_result) {
             result.findings.last_start = None;
             let status = self.status.clone();
             self.former_end = Some(Box::new(FormerEnd { start, result, status, statistics, brought }));
         }
         self.traceparent = traces::current().map(|span| span.to_string());
+    }
+
+    /// Starts the job again; nothing of what former starts brought stands any more.
+    pub fn start_anew(&mut self) {
+        (self.result, self.former_end) = (None, None);
+        self.start_again();
     }
 
     /// The start that the result is of, from 1.

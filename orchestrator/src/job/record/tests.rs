@@ -54,9 +54,8 @@ fn a_start_without_a_result_leaves_that_of_a_former_one_however_often_it_is_writ
     let whole = completed.result.clone().unwrap();
     record.end_with(whole.clone());
     assert_eq!((record.result.as_ref(), record.result_start(), &record.former_end), (Some(&whole), 4, &None));
-    // A step is made anew where its output is damaged.
-    record.parent = Some(Parent { job_id: "p".to_owned(), step: "a".to_owned(), start: 1 });
-    record.start_again();
+    // Where its output is damaged it is made anew.
+    record.start_anew();
     record.end_with(failed.clone());
     assert_eq!((record.state, record.result), (JobState::Failed, Some(failed)));
 }
