@@ -119,9 +119,12 @@ pub fn published_files_start(key: &str) -> Option<u32> {
 /// Key of the note that some start of the job has begun to deliver its output to a bucket. The object is empty.
 pub const DELIVERY: &str = "notes/delivery";
 
+/// Notes of what starts of the job listed; see [`listed`].
+pub const LISTED: &str = "notes/listed/";
+
 /// Key of the note of what this start of the job listed of local files: the sum that later jobs compare.
 pub fn listed(incarnation: u32) -> String {
-    format!("{NOTES}listed/{incarnation:04}")
+    format!("{LISTED}{incarnation:04}")
 }
 
 /// Key of the note of what this start of the job found in its inputs that a person should know.

@@ -121,6 +121,12 @@ impl Failure {
         Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
     }
 
+    /// The same failure, with `what` it is of in front.
+    #[must_use]
+    pub(crate) fn of(self, what: impl fmt::Display) -> Self {
+        Self { error: self.error.context(what.to_string()), ..self }
+    }
+
     /// The same failure without the name of `folder`, which says nothing to who sent what is in it.
     #[must_use]
     pub(crate) fn without(self, folder: &Path) -> Self {

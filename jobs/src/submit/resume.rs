@@ -62,7 +62,8 @@ async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Re
     let next = next_start(changes, &record, &**storage, &[]).await?;
     let (job, _folder) = context(&fleet, &record)?;
     let job = later(job, &record, &next);
-    let next = next.with_plan(corrected::check(job, carried.as_ref(), detach, caller).await?);
+    let anew = corrected::anew(&record.job_id);
+    let next = next.with_plan(corrected::check(job, carried.as_ref(), detach, &anew, caller).await?);
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
     let resumed = fleet::resume(&fleet, record, (next, carried), &hint, caller);
@@ -94,7 +95,8 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     check_side_inputs(&next.spec, &folder)?;
     let job =
         later(embedded::context(&folder, &run_folder::output(&folder, &record), &record), &record, &next);
-    let mut next = next.with_plan(corrected::check(job, carried.as_ref(), false, caller).await?);
+    let anew = corrected::anew(&record.job_id);
+    let mut next = next.with_plan(corrected::check(job, carried.as_ref(), false, &anew, caller).await?);
     let python = Python::find(&next.spec)?;
     output_place::check(&record.spec, &**storage).await?;
     let notes = Notes::read(&**storage).await.context("cannot read the run folder")?;

@@ -282,7 +282,7 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
         tracing::warn!(job = job.id, %error, "a queue of the job is left behind");
     }
     if is_done_with {
-        segments::remove(&*job.storage).await?;
+        segments::remove_of(&job.spec, &*job.storage).await?;
     }
     // What a writer that was killed left of an object is of no use. While a later start of the job runs,
     // what looks so is being written.

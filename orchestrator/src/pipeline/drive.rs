@@ -405,7 +405,7 @@ impl Driver<'_> {
         let mut job = match view.record.clone() {
             // One that was started before runs again; one that only waited starts.
             Some(mut former) if former.parent.as_ref().is_some_and(|parent| parent.start > 0) => {
-                view.start_again(&mut former, plan.pipeline.main.as_ref() == Some(&step.name));
+                view.start_again(&mut former, plan);
                 JobRecord { code, spec, ..former }
             }
             Some(waiting) => JobRecord { spec, code, state: JobState::Queued, result: None, ..waiting },

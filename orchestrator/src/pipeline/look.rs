@@ -6,7 +6,7 @@ use prs_common::job::pipeline::{StepState, step_id};
 use prs_common::ledger::JobState;
 use prs_common::storage::Storage;
 
-use crate::job::record::{JobRecord, JobRecordError};
+use crate::job::record::{JobRecord, JobRecordError, PipelinePlan};
 
 /// A step at one moment.
 #[derive(Debug, Clone)]
@@ -22,14 +22,16 @@ pub struct StepView {
 }
 
 impl StepView {
-    /// Starts the job of `former` again, a record of this step. What the main step completed stands until another start of it
-    /// has a result, as of a job that stands alone. Any other step that completed is started because that is damaged.
-    pub fn start_again(&self, former: &mut JobRecord, is_main: bool) {
-        if is_main && self.state == StepState::Waiting {
+    /// Starts the job of `former` again, a record of this step of `plan`. What the main step completed stands until another start
+    /// of it has a result, as of a job that stands alone. Any other step that completed is started because that is damaged.
+    pub fn start_again(&self, former: &mut JobRecord, plan: &PipelinePlan) {
+        if plan.pipeline.main.as_ref() == Some(&self.name) && self.state == StepState::Waiting {
             former.start_again();
         } else {
             former.start_anew();
         }
+        let corrected = plan.corrected.get(&self.name).filter(|plan| plan.start == former.incarnation);
+        former.corrected = corrected.copied().or(former.corrected);
     }
 }
 

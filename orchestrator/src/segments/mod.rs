@@ -17,6 +17,8 @@ pub(crate) mod starts;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
+use prs_common::job::JobSpec;
+use prs_common::job::shuffle::ShuffleStage;
 use prs_common::layout;
 use prs_common::segment::{ReadIndex, SegmentError, read_index};
 use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
@@ -61,18 +63,34 @@ pub(crate) async fn list(storage: &dyn Storage) -> Result<Vec<ObjectMeta>, Stora
     Ok(listed)
 }
 
-/// Removes what only served to make the result: the rows are in there, and nothing is left to resume.
+/// Removes what only served to make the result of a job with these settings: the rows are in there, and nothing is left to
+/// resume. Of a step that puts rows together for others the plan stays: it tells which inputs these are of.
+pub(crate) async fn remove_of(spec: &JobSpec, storage: &dyn Storage) -> Result<(), StorageError> {
+    if spec.shuffle != Some(ShuffleStage::Split) {
+        return remove(storage).await;
+    }
+    for folder in FOLDERS.into_iter().filter(|folder| ![layout::PLAN, layout::NOTES].contains(folder)) {
+        storage.delete_below(folder, None).await?;
+    }
+    let notes = storage.list_all(layout::NOTES).await?.into_iter().map(|object| object.key);
+    let others: Vec<String> = notes.filter(|key| !key.starts_with(layout::LISTED)).collect();
+    storage.delete_all(&others).await
+}
+
+/// Folders of what only serves to make the result. The notes come last: they tell what of the output is the job's own.
+const FOLDERS: [&str; 7] = [
+    layout::SEGMENTS,
+    layout::INDICES,
+    layout::FILES,
+    layout::DAMAGED,
+    layout::PLAN,
+    layout::PLAIN,
+    layout::NOTES,
+];
+
+/// Removes all that served to make a result that is made anew.
 pub(crate) async fn remove(storage: &dyn Storage) -> Result<(), StorageError> {
-    // The notes last: they tell what of the output is the job's own.
-    for folder in [
-        layout::SEGMENTS,
-        layout::INDICES,
-        layout::FILES,
-        layout::DAMAGED,
-        layout::PLAN,
-        layout::PLAIN,
-        layout::NOTES,
-    ] {
+    for folder in FOLDERS {
         storage.delete_below(folder, None).await?;
     }
     Ok(())

@@ -74,7 +74,7 @@ impl Watch<'_> {
         if self.job.policy.removes_segments
             && self.is_recorded
             && self.record.is_done_with()
-            && let Err(error) = segments::remove(&*self.job.storage).await
+            && let Err(error) = segments::remove_of(&self.job.spec, &*self.job.storage).await
         {
             self.journal.error(format_args!("segments are left behind: {error}"));
         }

@@ -58,7 +58,7 @@ impl Ungrouped {
         let folder = run_folder::make(&scratch.path().join("groups"))?;
         let before = steps_before(&pipeline);
         let codes = StepCodes::pack(&before, RunsOn::ThisMachine, false, &Screen).await?;
-        let plan = PipelinePlan { pipeline: before, codes: codes.keys() };
+        let plan = PipelinePlan::new(before, codes.keys());
         let outer = JobSpec { output: None, ..spec };
         let mut record = JobRecord::of_pipeline(group_id.clone(), outer, plan);
         let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(&folder));

@@ -22,6 +22,7 @@ mod new;
 mod output_claims;
 mod outputs;
 mod packed_code;
+mod pipeline_corrected;
 mod pipeline_starts;
 mod program_names;
 mod progress;

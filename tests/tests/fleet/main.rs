@@ -50,6 +50,7 @@ mod parquet;
 mod parquet_output;
 mod partition;
 mod pipeline;
+mod pipeline_corrected;
 mod pipeline_places;
 mod pipeline_starts;
 mod profiles;

@@ -195,7 +195,7 @@ async fn a_pipeline_is_offered_to_the_workers_of_all_its_steps_and_a_former_star
         main: None,
         places: Vec::new(),
     };
-    let plan = PipelinePlan { pipeline, codes: BTreeMap::new() };
+    let plan = PipelinePlan::new(pipeline, BTreeMap::new());
     let mut spec = JobSpec::new("flow", "/", "", vec![]);
     spec.node_count = 0;
     let mut record = JobRecord::of_pipeline("flow-1".to_owned(), spec, plan);

@@ -213,15 +213,14 @@ async fn run_step(
         Err(reason) => Err(reason),
     };
     let mut spec = ready.as_ref().map_or_else(|_| step.spec.clone(), |(spec, _)| spec.clone());
-    let is_main = plan.pipeline.main.as_ref() == Some(&step.name);
-    if is_main && spec.output.is_none() {
+    if plan.pipeline.main.as_ref() == Some(&step.name) && spec.output.is_none() {
         // What the step brings is the output of the pipeline.
         spec.output = Some(run_folder::output(&run.folder, &run.record));
     }
     let is_new = former.is_none();
     let mut record = match former {
         Some(mut record) => {
-            view.start_again(&mut record, is_main);
+            view.start_again(&mut record, plan);
             JobRecord { code, spec, ..record }
         }
         None => JobRecord::new(id, code, spec),

@@ -87,7 +87,7 @@ async fn prepare(
         }
         let lasts = quiet.lasts(&*fleet.storage).await.context("cannot read the storage of the fleet");
         if lasts.map_err(Failure::server)? {
-            break PipelinePlan { pipeline: stored, codes: codes.keys() };
+            break PipelinePlan::new(stored, codes.keys());
         }
         caller.note(&"prs gc was at work meanwhile; what it may have removed is uploaded again");
     };

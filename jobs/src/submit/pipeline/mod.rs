@@ -3,6 +3,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `code` | the code of the steps, packed before anything is stored |
+//! | `corrected` | inputs of steps that were corrected before the pipeline goes on |
 //! | `embedded` | in this process, one step after the other |
 //! | `fleet` | on a fleet: handing it in, waiting for it, ending it |
 //! | `grouped` | a new job whose rows are put together in steps, in this process: its inputs, and former output |
@@ -12,6 +13,7 @@
 //! | `places` | outputs of steps that have places of their own |
 
 pub mod code;
+mod corrected;
 pub mod embedded;
 pub(crate) mod fleet;
 pub(crate) mod grouped;

@@ -15,16 +15,18 @@ use prs_orchestrator::{Fleet, JobRecord};
 use prs_worker::connect_fleet;
 
 use super::code::StepCodes;
+use super::corrected::Steps;
 use super::embedded::{self, PipelineRun};
 use super::{NewPipeline, fleet, grouped, new_code, next_start, places};
 use crate::caller::Caller;
 use crate::failure::Failure;
+use crate::homes::fleet::entry::context;
 use crate::homes::run_folder::STEPS;
 use crate::homes::{self, run_folder};
 use crate::interrupts::Interrupts;
 use crate::paths::shown;
 use crate::submit::code_choice::{Changes, CodeChoice};
-use crate::submit::embedded::note_interrupted;
+use crate::submit::embedded::{context as context_here, note_interrupted};
 use crate::submit::ended::{Ended, Target, end, note_unfilled};
 use crate::submit::local::Python;
 use crate::submit::output_folder::{
@@ -115,14 +117,26 @@ pub(crate) async fn resume_on(
     if !has_main {
         check(changes)?;
     }
-    if record.result.is_none() {
+    let plans = if record.result.is_none() {
         check_unended(&record, changes)?;
-    } else if has_main {
-        let main = output_job(fleet, &record);
-        next_start::change(changes, &mut record, &*main, &[], false).await?;
+        None
     } else {
-        new_code::change(changes, &mut record, &|id| fleet.job_storage(id), &[]).await?;
-    }
+        let steps = Steps {
+            record: &record,
+            storage: &|id| fleet.job_storage(id),
+            context: |record: &JobRecord| context(fleet, record),
+            may_be_elsewhere: detach,
+            caller,
+        };
+        let plans = Box::pin(steps.look()).await?;
+        if has_main {
+            let main = output_job(fleet, &record);
+            next_start::change(changes, &mut record, &*main, &[], false).await?;
+        } else {
+            new_code::change(changes, &mut record, &|id| fleet.job_storage(id), &[]).await?;
+        }
+        Some(plans)
+    };
     output_place::check(&record.spec, &*output_job(fleet, &record)).await?;
     let target = match record.spec.output.as_deref().filter(|_| !detach) {
         Some(output) => {
@@ -134,6 +148,9 @@ pub(crate) async fn resume_on(
     };
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
+    if let Some(plans) = plans {
+        plans.store(&mut record).await.map_err(Failure::server)?;
+    }
     let resumed = fleet::resume(fleet, record, &hint, caller);
     let record = hint.unless_interrupted(&mut *interrupts, Box::pin(resumed)).await?;
     caller.note(&format_args!("{} {} goes on", record.noun(), record.job_id));
@@ -192,7 +209,7 @@ async fn submit_here(
     for step in &pipeline.steps {
         Python::find(&step.spec)?;
     }
-    let plan = PipelinePlan { pipeline, codes: codes.keys() };
+    let plan = PipelinePlan::new(pipeline, codes.keys());
     let mut record = JobRecord::of_pipeline(id, spec, plan);
     let folder = start.folder_of(&record.job_id);
     if folder.join(layout::JOB).exists() {
@@ -253,18 +270,26 @@ pub(crate) async fn resume_here(
     changes: &Changes<'_>,
 ) -> Result<Ended, Failure> {
     let caller = &*changes.whereabouts.caller;
+    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(&folder));
+    let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
+    let of_step = |record: &JobRecord| {
+        let folder = folder.join(STEPS).join(&record.job_id);
+        Ok((context_here(&folder, &run_folder::output(&folder, record), record), ()))
+    };
+    let looked =
+        Steps { record: &record, storage: &steps, context: of_step, may_be_elsewhere: false, caller };
+    let plans = Box::pin(looked.look()).await?;
     if record.main_step().is_some() {
         let main = homes::in_folder(folder.clone()).main_storage(&record);
         output_place::check(&record.spec, &*main).await?;
         next_start::change(changes, &mut record, &*main, &[&folder], true).await?;
     } else {
         check(changes)?;
-        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(&folder));
-        let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
         new_code::change(changes, &mut record, &steps, &[&folder]).await?;
     }
     check_steps(record.pipeline.as_deref(), &folder)?;
     let mut interrupts = caller.interrupts()?;
+    plans.store(&mut record).await?;
     record.start_again();
     record.write(&LocalStorage::new(&folder)).await.context("cannot store the pipeline")?;
     caller.note(&format_args!("job {} goes on in {}", record.job_id, shown(&folder)));

@@ -126,6 +126,16 @@ pub struct PipelinePlan {
     pub pipeline: Pipeline,
     /// Key of the code archive of each step, by its name, in the prefix of its job.
     pub codes: BTreeMap<String, String>,
+    /// The plan of each step whose own inputs were corrected before this start of the pipeline, by its name, in that prefix.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub corrected: BTreeMap<String, CorrectedPlan>,
+}
+
+impl PipelinePlan {
+    /// The plan of a new pipeline.
+    pub fn new(pipeline: Pipeline, codes: BTreeMap<String, String>) -> Self {
+        Self { pipeline, codes, corrected: BTreeMap::new() }
+    }
 }
 
 /// How a step of a pipeline ended.
@@ -396,7 +406,7 @@ impl JobRecord {
     /// their script. Any other as it is.
     #[must_use]
     pub fn as_given(&self) -> Self {
-        let given = self.pipeline.as_deref().and_then(|PipelinePlan { pipeline, codes }| {
+        let given = self.pipeline.as_deref().and_then(|PipelinePlan { pipeline, codes, .. }| {
             let code = codes.get(pipeline.main.as_ref()?)?;
             Some((prepared::as_given(pipeline)?, code.clone()))
         });

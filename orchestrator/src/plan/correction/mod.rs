@@ -8,6 +8,7 @@ mod changes;
 mod evidence;
 mod matching;
 mod recut;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::evidence::Evidence;
 use self::matching::{Former, Matched, matched};
+pub use self::split::look_at_split;
 use super::schedule::{KnownChecksums, plan_aside};
 use super::stored::{self, FormerPlans};
 use super::{Batch, PlanEnd, PlanError, PlanNotes};

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prs_common::checksum::crc32c;
+use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::layout;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
@@ -30,10 +31,11 @@ const PART: usize = 4 << 20;
 const LEVEL: i32 = 1;
 
 /// Whether a later start of a job with these settings may find other inputs: those that are listed when it runs. What was listed
-/// when it was submitted stays, and a shuffle has its data in steps of its own.
+/// when it was submitted stays, and so does what a shuffle has put together.
 pub(super) fn may_change(spec: &JobSpec) -> bool {
     let is_listed = |source: &InputSource| matches!(source, InputSource::Paths(_) | InputSource::List(_));
-    spec.shuffle.is_none() && spec.inputs.iter().any(|input| is_listed(&input.source))
+    let is_given = matches!(spec.shuffle, Some(ShuffleStage::Group | ShuffleStage::Run));
+    !is_given && spec.inputs.iter().any(|input| is_listed(&input.source))
 }
 
 /// Stores the plan of the start `start`, whose mini-batches have these descriptors, in input order.
@@ -85,13 +87,13 @@ pub(super) async fn send(
 
 /// Notes of former starts on their plans: the descriptors of each mini-batch, the newest last.
 #[derive(Debug, Default)]
-pub(super) struct FormerPlans {
-    pub(super) bodies: BTreeMap<MiniBatchIndex, Vec<Bytes>>,
+pub(in crate::plan) struct FormerPlans {
+    pub(in crate::plan) bodies: BTreeMap<MiniBatchIndex, Vec<Bytes>>,
 }
 
 impl FormerPlans {
     /// Reads those of the starts up to `last`. One that is damaged says nothing.
-    pub(super) async fn read(storage: &Arc<dyn Storage>, last: u32) -> Result<Self, StorageError> {
+    pub(in crate::plan) async fn read(storage: &Arc<dyn Storage>, last: u32) -> Result<Self, StorageError> {
         let mut found = Self::default();
         for start in 1..=last {
             for part in 0.. {
