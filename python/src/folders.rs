@@ -15,6 +15,7 @@ static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
 /// Takes over an inherited descriptor of the folder at `path`: paths below lead down from it.
 #[pyo3::pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "what Python gives is converted to it")]
 pub(crate) fn hold(descriptor: RawFd, path: PathBuf) -> pyo3::PyResult<()> {
     let folder = Arc::new(inherit(descriptor, "folder")?.into());
     HELD.lock().unwrap_or_else(PoisonError::into_inner).push(Held::of(&path, folder));
@@ -29,6 +30,7 @@ pub(crate) fn make_folders(path: PathBuf) -> io::Result<()> {
 
 /// Opens the folder at `path`. Returns the descriptor.
 #[pyo3::pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "what Python gives is converted to it")]
 pub(crate) fn open_folder(path: PathBuf) -> io::Result<RawFd> {
     Ok(tree::root(&path)?.to_owned_descriptor()?.into_raw_fd())
 }

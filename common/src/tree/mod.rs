@@ -4,13 +4,15 @@
 //! here lies below the folder that was opened, whatever stands at its path meanwhile. A link is removed and never what it leads
 //! to. A file that others may hold is copied and not moved: one with another name elsewhere, or of another owner.
 //!
-//! Whoever knows a path alone uses the functions of [`by_path`]: they go down from the folder that this program [holds](Held)
+//! Whoever knows a path alone uses the functions of `by_path`: they go down from the folder that this program [holds](Held)
 //! above it. Nothing else of prs removes, renames, makes folders or changes rights.
 
 mod by_path;
 mod held;
 mod place;
 mod remove;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -529,76 +531,4 @@ fn names(relative: &Path) -> io::Result<Vec<&OsStr>> {
         _ => Err(leads_out()),
     };
     relative.components().map(name).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    /// A folder to work in, `a`, beside one of others.
-    fn scene() -> (tempfile::TempDir, OpenFolder) {
-        let scene = tempfile::tempdir().unwrap();
-        fs::create_dir_all(scene.path().join("a/b/c")).unwrap();
-        fs::create_dir_all(scene.path().join("others/c")).unwrap();
-        fs::write(scene.path().join("others/c/file"), "of others").unwrap();
-        let folder = OpenFolder::open(&scene.path().join("a")).unwrap();
-        (scene, folder)
-    }
-
-    #[test]
-    fn no_step_goes_through_a_link_or_out() {
-        let (scene, folder) = scene();
-        symlink("../others", scene.path().join("a/link")).unwrap();
-        assert!(folder.below(Path::new("b/c")).is_ok());
-        for path in ["link", "link/c", "../others", "/tmp", "none"] {
-            assert!(folder.below(Path::new(path)).is_err(), "{path}");
-        }
-        for path in ["link", "link/c/new", "../others/new"] {
-            assert!(folder.make(Path::new(path)).is_err(), "{path}");
-        }
-        folder.make(Path::new("b/d/e")).unwrap();
-        assert!(scene.path().join("a/b/d/e").is_dir());
-        let files = [Path::new("link/c/file")];
-        assert!(folder.for_each(files, |folder, name, _| folder.remove_file(name)).is_err());
-        folder.remove_all("link".as_ref(), Path::new("link")).unwrap();
-        assert_eq!(fs::read(scene.path().join("others/c/file")).unwrap(), b"of others");
-        // Wherever its path leads by now, it is the folder that was opened.
-        fs::rename(scene.path().join("a"), scene.path().join("moved")).unwrap();
-        symlink("others", scene.path().join("a")).unwrap();
-        fs::write(scene.path().join("moved/b/file"), "own").unwrap();
-        let opened = folder.child("b".as_ref()).unwrap();
-        assert_eq!(fs::read(opened.path_to("file".as_ref())).unwrap(), b"own");
-        assert_eq!(io::read_to_string(opened.open_file("file".as_ref()).unwrap()).unwrap(), "own");
-        assert!(folder.open_file("link".as_ref()).is_err() && folder.open_file("b".as_ref()).is_err());
-        folder.child("b".as_ref()).unwrap().remove_all("c".as_ref(), Path::new("c")).unwrap();
-        assert!(scene.path().join("others/c/file").is_file() && !scene.path().join("moved/b/c").exists());
-    }
-
-    #[test]
-    fn a_file_that_others_hold_is_copied() {
-        let (scene, folder) = scene();
-        let target = folder.child("b".as_ref()).unwrap();
-        let at = |path: &str| scene.path().join(path);
-        fs::write(at("a/own"), "own").unwrap();
-        fs::hard_link(at("others/c/file"), at("a/held")).unwrap();
-        fs::set_permissions(at("others/c/file"), fs::Permissions::from_mode(0o640)).unwrap();
-        symlink("others/c/file", at("a/link")).unwrap();
-        let of_own = folder.look_at("own".as_ref()).unwrap().unwrap();
-        for name in ["own", "held"] {
-            folder.move_file(name.as_ref(), &target, name.as_ref()).unwrap();
-            assert!(!at("a").join(name).exists(), "{name}");
-        }
-        assert_eq!(target.look_at("own".as_ref()).unwrap(), Some(of_own));
-        fs::write(at("a/b/held"), "changed").unwrap();
-        assert_eq!(fs::read(at("others/c/file")).unwrap(), b"of others");
-        assert_eq!(fs::metadata(at("a/b/held")).unwrap().permissions().mode() & 0o777, 0o640);
-        assert!(folder.move_file("link".as_ref(), &target, "link".as_ref()).is_err());
-        assert!(at("a/link").is_symlink() && !at("a/b/link").is_symlink());
-        let mut names: Vec<_> = target.entries().unwrap().into_iter().map(|(name, _)| name).collect();
-        names.sort();
-        assert_eq!(names, ["c", "held", "own"]);
-    }
 }

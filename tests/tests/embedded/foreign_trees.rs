@@ -235,7 +235,7 @@ fn setting(name: &str, default: u64) -> u64 {
 fn what_is_put_in_the_place_of_files_of_a_job_is_never_followed() {
     let first = setting("PRS_FOREIGN_SEED", 1);
     let runs = setting("PRS_FOREIGN_RUNS", 25);
-    let (next, seen) = (AtomicU64::new(first), Mutex::new(BTreeSet::new()));
+    let (next, kinds) = (AtomicU64::new(first), Mutex::new(BTreeSet::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -245,14 +245,14 @@ fn what_is_put_in_the_place_of_files_of_a_job_is_never_followed() {
                         break;
                     }
                     let planted = play(seed);
-                    seen.lock().unwrap_or_else(PoisonError::into_inner).extend(planted);
+                    kinds.lock().unwrap_or_else(PoisonError::into_inner).extend(planted);
                 }
             });
         }
     });
-    let seen = seen.into_inner().unwrap();
+    let kinds = kinds.into_inner().unwrap();
     if runs >= 25 {
-        let missing: Vec<_> = KINDS.iter().filter(|kind| !seen.contains(**kind)).collect();
-        assert!(missing.is_empty(), "{missing:?} were never planted, only {seen:?}");
+        let missing: Vec<_> = KINDS.iter().filter(|kind| !kinds.contains(**kind)).collect();
+        assert!(missing.is_empty(), "{missing:?} were never planted, only {kinds:?}");
     }
 }

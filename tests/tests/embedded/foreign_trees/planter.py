@@ -17,6 +17,9 @@ ROOTS = [Path(root) for root in os.environ["PRS_TEST_ROOTS"].split(":")]
 ASIDE = os.environ["PRS_TEST_ASIDE"]
 PLANTED = os.environ["PRS_TEST_PLANTED"]
 
+# Without these a run is none, and nothing more is done with it.
+VITAL = ("job.json", ".lock")
+
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 ANOTHER = 12345
 BIND = 4096
@@ -73,6 +76,8 @@ class Planter:
             names = sorted(os.listdir(folder))
             if not names:
                 break
+            if self.random.random() < 0.9:
+                names = [name for name in names if name not in VITAL] or names
             name = self.random.choice(names)
             depth -= 1
             is_folder = stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)
