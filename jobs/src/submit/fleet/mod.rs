@@ -11,7 +11,7 @@ mod tests;
 mod until_left;
 mod wait;
 
-pub(crate) use resume::{check_at_rest, resume};
+pub(crate) use resume::{begin, check_at_rest, resume};
 pub(crate) use reuse::give;
 pub(crate) use start::{
     Given, NewJob, Started, Submitted, copy_listings, enter, give_id_back, start, store, take_id,

@@ -2,8 +2,9 @@
 
 use anyhow::Context;
 use prs_common::ledger::{JobState, LedgerError, LedgerErrorKind};
-use prs_common::storage::StorageErrorKind;
+use prs_common::storage::{Storage, StorageErrorKind};
 use prs_orchestrator::job::leases::is_watched;
+use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::job::words;
 use prs_orchestrator::orchestrate::clean_up;
 use prs_orchestrator::segments::carry::Carried;
@@ -31,16 +32,7 @@ pub(crate) async fn resume(
     refuse_at_work(&before, &record).await?;
     next.store(&record, &*before.storage).await.map_err(Failure::server)?;
     next.begin(&mut record, None);
-    match record.write(&*before.storage).await {
-        // Of two that resume or remove a job at once, the other was first; or the job has ended since its record was read.
-        Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
-            return Err(Failure::wrong(format!(
-                "job {} has ended, or was resumed or removed, at this moment; prs status {} shows it",
-                record.job_id, record.job_id
-            )));
-        }
-        written => written.context("cannot store the job").map_err(Failure::server)?,
-    }
+    begin(&mut record, &*before.storage).await?;
     if let Some(carried) = carried {
         let written = carried.write(&*before.storage, record.incarnation).await;
         written.context("cannot carry over what does not run again").map_err(Failure::server)?;
@@ -60,6 +52,25 @@ pub(crate) async fn resume(
         caller.note(&format_args!("{damaged}; its mini-batches run again"));
     }
     hand_in(record, (job, folder), recovered.known, caller).await
+}
+
+/// Writes the record of a start that is to begin. Of two programs that resume a job at once one does so.
+pub(crate) async fn begin(record: &mut JobRecord, storage: &dyn Storage) -> Result<(), Failure> {
+    let error = match record.write(storage).await {
+        Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => error,
+        written => return written.context("cannot store the job").map_err(Failure::server),
+    };
+    let (noun, id) = (record.noun(), &record.job_id);
+    let told = match JobRecord::read(storage).await {
+        Ok(found) if found.incarnation >= record.incarnation => format!(
+            "another resume of {noun} {id} began at this moment, its start {}; prs stream {id} follows it",
+            found.incarnation
+        ),
+        Ok(_) => format!("{noun} {id} has ended, or was changed, at this moment; prs status {id} shows it"),
+        Err(JobRecordError::Absent { .. }) => format!("{noun} {id} was removed at this moment"),
+        Err(_) => return Err(error).context("cannot store the job").map_err(Failure::server),
+    };
+    Err(Failure::wrong(told))
 }
 
 /// Refuses to start a job again that another program works on, before anything is asked about that.

@@ -7,7 +7,7 @@ use anyhow::Context;
 use prs_common::job::LoadedPipeline;
 use prs_common::job::pipeline::step_id;
 use prs_common::layout;
-use prs_common::storage::{StorageError, StorageErrorKind, StorageExt};
+use prs_common::storage::{StorageError, StorageExt};
 use prs_orchestrator::gc::until_quiet;
 use prs_orchestrator::job::ServerError;
 use prs_orchestrator::job::record::PipelinePlan;
@@ -26,7 +26,7 @@ use crate::homes::fleet::note_gc;
 use crate::homes::fleet::patience::repeated;
 use crate::homes::fleet::pipeline::until_ended;
 use crate::interrupts::Interrupts;
-use crate::submit::fleet::{Given, NewJob, enter, give, give_id_back, store, take_id, until_left};
+use crate::submit::fleet::{Given, NewJob, begin, enter, give, give_id_back, store, take_id, until_left};
 use crate::submit::resume_hint::ResumeHint;
 
 /// What became of a pipeline that was to be handed in.
@@ -193,7 +193,6 @@ pub(crate) async fn resume(
     hint: &ResumeHint,
     caller: &dyn Caller,
 ) -> Result<JobRecord, Failure> {
-    let id = record.job_id.clone();
     if record.result.is_none() {
         // It was never handed in, or is driven: to hand it in again does no harm.
         let what = "store the jobs of the steps";
@@ -203,12 +202,7 @@ pub(crate) async fn resume(
     }
     let before = context(fleet, &record);
     record.start_again();
-    match record.write(&*before.storage).await {
-        Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
-            return Err(Failure::wrong(format!("job {id} was resumed or removed at this moment")));
-        }
-        written => written.context("cannot store the pipeline").map_err(Failure::server)?,
-    }
+    begin(&mut record, &*before.storage).await?;
     let what = "remove the former start from the ledger";
     repeated(what, caller, WatchError::is_retryable, || clean_up(&before)).await?;
     hand_in(fleet, &record, hint, caller).await?;
