@@ -132,10 +132,10 @@ class _Tasks:
         argument, about = turn.take()
         # A task has a context of its own, which all that `run()` starts inherits.
         context.current.set(about)
-        clock = _Clock()
+        clock = _Clock(self._loop, turn, self._timeout)
         task = asyncio.current_task()
         if self._timeout and task is not None:
-            clock.timer = self._loop.call_later(self._timeout, clock.ring, task)
+            clock.start(self._timeout, task)
         try:
             result = self._run(argument, about) if self._takes_context else self._run(argument)
             if hasattr(result, "__aiter__"):
@@ -183,19 +183,27 @@ class _Tasks:
 
 
 class _Clock:
-    """Cancels a task that takes too long, once."""
+    """Cancels a task that takes too long, once. Time in which the process was stopped does not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Any, timeout: float) -> None:
         self.is_late = False
-        self.timer: asyncio.TimerHandle | None = None
+        self._loop, self._turn, self._timeout = loop, turn, timeout
+        self._timer: asyncio.TimerHandle | None = None
 
-    def ring(self, task: asyncio.Task[None]) -> None:
+    def start(self, seconds: float, task: asyncio.Task[None]) -> None:
+        self._timer = self._loop.call_later(seconds, self._ring, task)
+
+    def _ring(self, task: asyncio.Task[None]) -> None:
+        left = self._turn.left(self._timeout)
+        if left > 0:
+            self.start(left, task)
+            return
         self.is_late = True
         task.cancel()
 
     def stop(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class _Steps(Coroutine):  # type: ignore[type-arg]

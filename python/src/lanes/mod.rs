@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::mini_batch::id_of;
 use prs_common::process_page::{Phase, monotonic_ns};
+use prs_common::stops::stopped_since;
 use prs_common::wire::{Assignment, ErrorInfo, FromProcess, Outcome, ToProcess};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -88,6 +89,8 @@ impl Lanes {
     fn new(connection: &Bound<'_, Connection>, host: &Bound<'_, PyAny>) -> PyResult<Self> {
         let start = &connection.get().start;
         let outputs = Outputs::watch(start)?;
+        // Stops are noted from here on.
+        stopped_since(monotonic_ns());
         connection.get().page.enter(Phase::Idle, monotonic_ns());
         Ok(Self {
             context: host.getattr("context")?.unbind(),

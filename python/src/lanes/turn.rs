@@ -5,9 +5,11 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use prs_common::mini_batch::{MiniBatch, Work};
 use prs_common::process_page::monotonic_ns;
+use prs_common::stops::stopped_since;
 use prs_common::wire::{ErrorInfo, Outcome, Stage};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -59,6 +61,13 @@ impl Turn {
             page.run_lane(self.lane, self.seq, open.outcome.items, open.run_began_ns);
         }
         Ok(taken)
+    }
+
+    /// How many of the `seconds` that it may take are left; the time in which the process was stopped does not count.
+    fn left(&self, seconds: f64) -> f64 {
+        let began_ns = lock(&self.open).as_ref().map_or(0, |open| open.run_began_ns);
+        let passed = Duration::from_nanos(monotonic_ns().saturating_sub(began_ns));
+        seconds - passed.saturating_sub(stopped_since(began_ns)).as_secs_f64()
     }
 
     /// It has the main thread from now on.

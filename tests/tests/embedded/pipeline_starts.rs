@@ -13,7 +13,7 @@ name: flow
 outputs: {all: {type: uri_folder}}
 jobs:
   make:
-    command: 'test -f HERE/sleep && sleep 60; test ! -f HERE/fail && echo one > ${{outputs.o}}/a'
+    command: 'test -f HERE/sleep && touch HERE/began && sleep 60; test ! -f HERE/fail && echo one > ${{outputs.o}}/a'
     outputs: {o: '${{parent.outputs.all}}'}
   lack:
     type: parallel
@@ -98,7 +98,7 @@ fn a_pipeline_keeps_what_it_completed() {
     assert_eq!(files(&job.path("run/output")), output);
     fs::write(job.path("sleep"), "").unwrap();
     let mut running = job.start(&resume);
-    running.wait_until_said("step make: job");
+    running.wait_until("make", || job.path("began").exists());
     running.interrupt();
     stands(&job, &running.wait(), &printed, (3, "canceled", 130));
     assert_eq!(files(&job.path("run/output")), output);

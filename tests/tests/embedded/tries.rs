@@ -164,6 +164,32 @@ fn time_in_which_the_program_was_stopped_counts_for_no_timeout() {
 }
 
 #[test]
+fn time_in_which_a_process_was_stopped_counts_for_no_timeout_of_a_task() {
+    let script = "
+import asyncio, os
+from marks import mark
+
+async def run(mini_batch):
+    mark('pid', os.getpid())
+    for _ in range(20):
+        await asyncio.sleep(0.1)
+    return [os.path.basename(path) for path in mini_batch]
+";
+    let job = Job::new(script).with_files(3).with("mini_batch_size", 1).with("process_count_per_node", 1);
+    let job = job.with("run_invocation_timeout", 5).with("run_max_try", 1);
+    let mut live = job.start_submit(&[]);
+    live.wait_until("the mini-batches", || job.marks("pid").len() == 3);
+    let process = Pid::from_raw(job.marks("pid")[0].parse().unwrap()).unwrap();
+    assert!(live.signal(Signal::STOP));
+    kill_process(process, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(7));
+    kill_process(process, Signal::CONT).unwrap();
+    assert!(live.signal(Signal::CONT));
+    let printed = job.has_completed(&live.wait());
+    assert_eq!(printed["tries"]["failed"], 0, "{printed}");
+}
+
+#[test]
 fn the_death_of_a_process_fails_only_its_current_try() {
     for (body, returncode) in [("os._exit(0)", 0), ("os.kill(os.getpid(), signal.SIGKILL)", -9)] {
         let job = job_with(body).with("run_max_try", 2).with("process_count_per_node", 1);

@@ -1,9 +1,11 @@
 //! Workers that an administrator asks to leave, by the command line, the API and the page; and the pages of the fleet.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, Web};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Says who has begun, and goes on when it is told to.
@@ -105,6 +107,27 @@ fn what_runs_longer_than_a_worker_waits_runs_again_elsewhere() {
     let _next = fleet.worker(&job, &[]);
     job.command(&["stream", &id]).expect_code(0);
     assert_eq!(job.marks("began").len(), 3, "the one that was cut off ran again");
+}
+
+#[test]
+fn time_in_which_a_worker_was_stopped_takes_nothing_from_what_runs() {
+    let fleet = Fleet::apart();
+    let job = fleet.job(Job::new(WAITS)).with_files(1).with("mini_batch_size", 1);
+    let mut worker = fleet.worker(&job, &["--slots", "1", "--drain-timeout", "5"]);
+    let id = fleet.hand_in(&job);
+    wait_for("a mini-batch has begun", PATIENCE, || job.marks("began").pop());
+    assert!(worker.signal(Signal::TERM));
+    worker.wait_until_said("asked to end: what runs may end");
+    assert!(worker.signal(Signal::STOP));
+    thread::sleep(Duration::from_secs(8));
+    assert!(worker.signal(Signal::CONT));
+    // It looks every few milliseconds.
+    thread::sleep(Duration::from_millis(500));
+    job.mark("go");
+    worker.wait().expect_code(0);
+    let _next = fleet.worker(&job, &[]);
+    job.command(&["stream", &id]).expect_code(0);
+    assert_eq!(job.marks("began").len(), 1, "it was not cut off");
 }
 
 #[test]

@@ -16,8 +16,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 /// How the node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// In order: processes get their `shutdown()`, until this moment.
-    InOrder(Instant),
+    /// In order, since this moment: processes get their `shutdown()`, and so much time for it.
+    InOrder(Instant, Duration),
     /// At once.
     AtOnce,
 }
@@ -27,7 +27,7 @@ impl Dispatcher<'_> {
     pub(super) fn obey(&mut self, signal: Signal) {
         match signal {
             Signal::Finish if self.ending.is_none() => {
-                self.ending = Some(Ending::InOrder(Instant::now() + SHUTDOWN_GRACE));
+                self.ending = Some(Ending::InOrder(Instant::now(), SHUTDOWN_GRACE));
             }
             Signal::Stop => self.ending = Some(Ending::AtOnce),
             Signal::Run | Signal::Finish | Signal::Rejoin | Signal::Leave => return,
@@ -65,7 +65,7 @@ impl Dispatcher<'_> {
         }
         self.pending.extend(back);
         self.obey(Signal::Finish);
-        self.ending = Some(Ending::InOrder(Instant::now() + self.launch.settings.drain));
+        self.ending = Some(Ending::InOrder(Instant::now(), self.launch.settings.drain));
     }
 
     /// Gives back a mini-batch that was not started.

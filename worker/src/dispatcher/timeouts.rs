@@ -22,8 +22,8 @@ impl Dispatcher<'_> {
     /// Looks at timeouts, empty slots, and work that waits in the wrong place.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
-        if let Some(Ending::InOrder(until)) = self.ending
-            && now > until
+        if let Some(Ending::InOrder(since, grace)) = self.ending
+            && passed_since(since) > grace
         {
             self.with.main_log.line("processes have not ended in time and are killed");
             self.obey(Signal::Stop);
