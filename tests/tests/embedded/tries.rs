@@ -306,6 +306,60 @@ def run(mini_batch):
     assert_eq!((&item["start"], &item["end"]), (&json!("id,name,value\n".len()), &json!(size)));
 }
 
+/// Does to its socket what is said here in mini-batch 5 of several that are under way.
+#[track_caller]
+fn breaks_its_socket_among_others(does: &str, said: &str) {
+    let script = format!(
+        r#"
+import asyncio, os
+from marks import mark
+
+async def run(mini_batch, context):
+    index = context.minibatch_index
+    await asyncio.sleep(0.05)
+    if index == 5:
+        mark("broke")
+        for s in [int(name) for name in os.listdir("/proc/self/fd")]:
+            if os.path.exists(f"/proc/self/fd/{{s}}") and "socket" in os.readlink(f"/proc/self/fd/{{s}}"):
+                {does}
+    return [f"{{index}}"]
+"#
+    );
+    let job = Job::new(&script).with_files(12).with("mini_batch_size", 1).with("process_count_per_node", 1);
+    let job = job.with("max_concurrency", 4).with("run_invocation_timeout", 2).with("run_max_try", 1);
+    let ended = job.submit();
+    let printed = job.has_completed(&ended);
+    assert_eq!(printed["mini_batches"], json!({ "scheduled": 12, "succeeded": 11, "failed": 1 }));
+    assert!(ended.took < Duration::from_secs(60), "{:?}", ended.took);
+    let failed = job.run().failed_mini_batches();
+    assert_eq!(failed[0]["minibatch_index"], 5);
+    let error = &failed[0]["tries"][0];
+    let message = error["message"].as_str().unwrap();
+    assert_eq!(error["category"], "ProcessDied");
+    assert!(message.contains("because its socket to prs is broken") && message.contains(said), "{message}");
+}
+
+#[test]
+fn a_socket_that_is_covered_among_others_is_a_broken_process() {
+    breaks_its_socket_among_others(
+        "os.dup2(os.open('/dev/null', os.O_RDWR), s)",
+        "after the end of a mini-batch its outcome has not come",
+    );
+}
+
+#[test]
+fn a_socket_that_is_half_filled_among_others_is_a_broken_process() {
+    breaks_its_socket_among_others(
+        "os.write(s, bytes([0, 0, 0, 1]))",
+        "after the end of a mini-batch its outcome has not come",
+    );
+}
+
+#[test]
+fn a_socket_that_is_filled_among_others_is_a_broken_process() {
+    breaks_its_socket_among_others("os.write(s, b'\\xff' * 64)", "it sent what prs does not understand");
+}
+
 #[test]
 fn a_socket_that_a_script_covers_or_fills_is_a_broken_process_by_that_reason() {
     let sockets = "for s in [int(name) for name in os.listdir('/proc/self/fd')]:\n            \

@@ -4,7 +4,7 @@
 //! when it dies. Who is to blame then is decided in `blame`. Processes of a plain `run` have nothing to do with this file.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::process_page::{InFlight, Phase, monotonic_ns};
@@ -13,6 +13,7 @@ use prs_common::stops::stopped_since;
 use super::Dispatcher;
 use super::blame::{Blame, Look, TooLong, of_death};
 use super::ended_tries::Death;
+use super::processes::KILLED;
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size;
 use crate::dispatcher::slot::{Kill, Running, running, running_mut};
@@ -79,6 +80,24 @@ impl Running {
         in_flight.retain(|one| self.in_hand.binary_search_by_key(&one.seq, |(seq, _)| *seq).is_ok());
         in_flight.sort_unstable_by_key(|one| one.seq);
         in_flight
+    }
+
+    /// What of that which it has in hand has ended without its outcome, in the order of `seq`. An outcome that was sent is about to
+    /// come.
+    fn without_outcome(&self) -> Vec<u32> {
+        let (started, under_way) = (self.process.page.claim().started, self.under_way());
+        let seqs = self.in_hand.iter().map(|(seq, _)| *seq).take_while(|seq| *seq <= started);
+        seqs.filter(|seq| under_way.iter().all(|one| one.seq != *seq)).collect()
+    }
+
+    /// Notes what has ended without its outcome, where it may have several under way.
+    pub(super) fn look_for_owed(&mut self) {
+        if !self.is_concurrent() {
+            return;
+        }
+        let first = self.without_outcome().first().copied();
+        let known = self.owed.filter(|(seq, _)| first == Some(*seq));
+        self.owed = known.or_else(|| first.map(|seq| (seq, Instant::now())));
     }
 
     /// Why it must be killed, if it must.
@@ -228,17 +247,28 @@ impl Dispatcher<'_> {
     /// one may be to blame run again apart, and the rest anywhere.
     pub(super) fn part(&mut self, running: &mut Running, returncode: i32, stack: &Stack) {
         let under_way = running.under_way();
-        let seqs: Vec<u32> = under_way.iter().map(|one| one.seq).collect();
+        let mut seqs: Vec<u32> = under_way.iter().map(|one| one.seq).collect();
+        let is_broken = running.broken.is_some();
+        if is_broken || (running.killed.is_none() && returncode == KILLED) {
+            // What broke its socket may have ended since.
+            seqs.extend(running.without_outcome());
+            seqs.sort_unstable();
+        }
         let started = running.process.page.claim().started;
         let blame = if matches!(running.killed, Some(Kill::Stop | Kill::Superseded)) {
             Blame::default()
         } else if running.late.is_empty() {
             let step = running.process.page.step().map(|(seq, _)| seq);
-            of_death(&seqs, step, running.is_apart)
+            let blame = of_death(&seqs, step, running.is_apart);
+            let is_known = |seq: &u32| is_broken || under_way.iter().any(|one| one.seq == *seq);
+            let (blamed, ended) = blame.blamed.into_iter().partition(is_known);
+            // One that had ended is not to blame for a death by itself; apart from others it shows whether it broke the socket.
+            let groups = Some(ended).filter(|ended: &Vec<u32>| !ended.is_empty());
+            Blame { blamed, groups: blame.groups.into_iter().chain(groups).collect() }
         } else {
             Blame { blamed: std::mem::take(&mut running.late), groups: Vec::new() }
         };
-        running.worked |= !under_way.is_empty();
+        running.worked |= !seqs.is_empty();
         if !blame.groups.is_empty() && self.ending.is_none() {
             let (count, parts) = (seqs.len(), blame.groups.len());
             let name = &running.who.name;

@@ -24,7 +24,7 @@ use crate::process::stack::{self, Stack};
 use crate::process::{Process, address_space, broken_socket, silent_death};
 
 /// How a process ends that kills itself, because its socket has an end.
-const KILLED: i32 = -9;
+pub(super) const KILLED: i32 = -9;
 /// After so long in which its outcome did not come, that is why.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -104,6 +104,7 @@ impl Dispatcher<'_> {
             present_since: None,
             cost: None,
             killed: None,
+            owed: None,
             broken: None,
             worked: false,
             failures_before: 0,
@@ -123,17 +124,20 @@ impl Dispatcher<'_> {
             let line = format_args!("{name} left {left_behind} processes behind; they are killed");
             self.with.main_log.line(line);
         }
-        if running.is_concurrent() {
-            let stack = self.stack_of(&running, returncode);
-            self.part(&mut running, returncode, &stack);
-        }
         let started = running.process.page.claim().started;
         let (phase, long) = running.phase();
         let items = running.process.page.items();
-        if running.killed.is_none() && returncode == KILLED && running.owes_outcome(LATE) {
+        if running.killed.is_none()
+            && returncode == KILLED
+            && let Some(late) = running.owes_outcome(LATE)
+        {
             // It ends itself where what is in the place of its socket has an end.
             running.killed = Some(Kill::ProtocolViolation);
-            running.broken = Some(no_outcome(long));
+            running.broken = Some(no_outcome(late));
+        }
+        if running.is_concurrent() {
+            let stack = self.stack_of(&running, returncode);
+            self.part(&mut running, returncode, &stack);
         }
         // Outcomes come in order: of those that a broken socket kept from coming, the first broke it.
         let blamed = match (running.killed, running.in_hand.front()) {

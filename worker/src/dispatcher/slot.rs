@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::source_line::SourceLine;
-use prs_common::stops::stopped_since;
+use prs_common::stops::{passed_since, stopped_since};
 use prs_common::tree::OpenFolder;
 use prs_common::wire::{Assignment, ToProcess, encode};
 
@@ -132,6 +132,8 @@ pub(crate) struct Running {
     /// What a mini-batch costs.
     pub(crate) cost: Option<Cost>,
     pub(crate) killed: Option<Kill>,
+    /// The first mini-batch that had ended at the last look without its outcome, where it may have several under way, and since when.
+    pub(crate) owed: Option<(u32, Instant)>,
     /// How it shows that its socket is broken.
     pub(crate) broken: Option<String>,
     /// Whether it has begun any mini-batch.
@@ -226,15 +228,18 @@ impl Running {
         (phase, long.saturating_sub(stopped_since(since)))
     }
 
-    /// Whether it has ended a mini-batch, waits for others, and the outcome has not come for so long. An outcome is sent before
-    /// a process waits.
-    pub(crate) fn owes_outcome(&self, limit: Duration) -> bool {
-        let started = self.process.page.claim().started;
-        let (phase, long) = self.phase();
-        !self.is_concurrent()
-            && phase == Phase::Idle
-            && long > limit
-            && self.in_hand.front().is_some_and(|(seq, _)| *seq <= started)
+    /// How long ago it ended a mini-batch, where the outcome has not come for longer than `limit`. An outcome is sent before a
+    /// process waits, and where it has several under way, at once.
+    pub(crate) fn owes_outcome(&self, limit: Duration) -> Option<Duration> {
+        let long = if self.is_concurrent() {
+            passed_since(self.owed?.1)
+        } else {
+            let started = self.process.page.claim().started;
+            let (phase, long) = self.phase();
+            let has_ended = self.in_hand.front().is_some_and(|(seq, _)| *seq <= started);
+            (phase == Phase::Idle && has_ended).then_some(long)?
+        };
+        (long > limit).then_some(long)
     }
 
     /// Kills it for a socket that is of no use any more.

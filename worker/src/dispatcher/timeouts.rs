@@ -40,9 +40,11 @@ impl Dispatcher<'_> {
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);
         self.look_at_concurrent(run_limit, load_limit);
         let outcome_limit = run_limit.max(LEAST_OUTCOME_LIMIT);
-        for running in running_mut(&mut self.slots).filter(|one| one.owes_outcome(outcome_limit)) {
-            let why = no_outcome(running.phase().1);
-            running.break_off(why);
+        for running in running_mut(&mut self.slots) {
+            running.look_for_owed();
+            if let Some(late) = running.owes_outcome(outcome_limit) {
+                running.break_off(no_outcome(late));
+            }
         }
         for running in running_mut(&mut self.slots).filter(|one| !one.is_concurrent()) {
             let started = running.process.page.claim().started;
