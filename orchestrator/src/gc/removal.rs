@@ -1,16 +1,16 @@
 //! Removing a job from the storage of a fleet (`prs rm`, `prs gc`).
 //!
 //! The first step puts a mark in place of the record, on condition that this is the record that was seen. From then on
-//! the job cannot be started again; a start that came first keeps the job. The mark is deleted last: the next removal goes
-//! on where one was interrupted.
+//! the job cannot be started again; a start that came first keeps the job. The mark is deleted last, also behind what the ledger
+//! has of the job: the next removal goes on where one was interrupted.
 
 use futures_util::TryStreamExt;
 use prs_common::failpoint;
 use prs_common::layout;
-use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 
 use crate::job::fleet::{INDEX, job_storage};
-use crate::job::record::{CONFLICTS, JobRecord, JobRecordError, REMOVED, is_conflict};
+use crate::job::record::{CONFLICTS, JobRecord, JobRecordError, RemovalMark, is_conflict};
 use crate::job::reuse;
 
 /// Objects that are deleted together.
@@ -18,12 +18,13 @@ const DELETED_TOGETHER: usize = 1_000;
 
 /// Removes a job that has ended, as it was seen at its `start` (1 for the first; nothing where it had no record). False
 /// when it was started again since: then all of it stays. With `keeps_output` its result stays, where it is among what the job has.
-/// May be repeated.
+/// `leave_ledger` removes what the ledger has of the job up to its last start, where that is known. May be repeated.
 pub async fn remove_job(
     storage: &dyn Storage,
     job_id: &str,
     start: Option<u32>,
     keeps_output: bool,
+    leave_ledger: impl AsyncFnOnce(Option<u32>),
 ) -> Result<bool, JobRecordError> {
     let job = job_storage(storage, job_id);
     // First, so that no entry is left of a job that is gone; one that stays is not found by others, and no more.
@@ -42,10 +43,22 @@ pub async fn remove_job(
         } else {
             job.delete_below("", Some(layout::JOB)).await?;
         }
+        failpoint::pass("job_emptied");
+        leave_ledger(marked_start(&*job).await?).await;
         storage.delete(&format!("{INDEX}{job_id}")).await?;
         job.delete(layout::JOB).await
     };
     rest.await.map(|()| true).map_err(JobRecordError::Storage)
+}
+
+/// The last start of a job that is being removed.
+async fn marked_start(job: &dyn Storage) -> Result<Option<u32>, StorageError> {
+    match job.get(layout::JOB).await {
+        Ok(mark) => Ok(RemovalMark::parse(&mark).and_then(|mark| mark.start)),
+        // Another program removed it at this moment.
+        Err(error) if error.kind == StorageErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn delete_all_but_output(job: &dyn Storage) -> Result<(), StorageError> {
@@ -72,7 +85,7 @@ async fn withdraw(job: &dyn Storage, start: Option<u32>) -> Result<bool, JobReco
             Err(JobRecordError::Absent { .. }) => PutMode::Create,
             Err(error) => return Err(error),
         };
-        match job.put(layout::JOB, REMOVED.into(), mode).await {
+        match job.put(layout::JOB, RemovalMark::of(start).into(), mode).await {
             Err(error) if is_conflict(error.kind) && again.next().is_some() => {}
             put => return put.map(|_| true).map_err(JobRecordError::Storage),
         }
@@ -115,15 +128,18 @@ mod tests {
         record.start_again();
         record.write(&*job).await.unwrap();
         for start in [Some(1), Some(2), None] {
-            assert!(!remove_job(&storage, "job-1", start, false).await.unwrap(), "{start:?}");
+            assert!(!remove_job(&storage, "job-1", start, false, async |_| {}).await.unwrap(), "{start:?}");
         }
         end(&mut record);
         record.write(&*job).await.unwrap();
-        assert!(!remove_job(&storage, "job-1", Some(1), false).await.unwrap());
+        assert!(!remove_job(&storage, "job-1", Some(1), false, async |_| {}).await.unwrap());
         assert_eq!((count(&storage).await, JobRecord::read(&*job).await.unwrap()), (4, record));
-        assert!(remove_job(&storage, "job-1", Some(2), false).await.unwrap());
+        assert!(remove_job(&storage, "job-1", Some(2), false, async |_| {}).await.unwrap());
         assert_eq!(count(&storage).await, 0);
-        assert!(remove_job(&storage, "job-1", Some(2), false).await.unwrap(), "another program did it");
+        assert!(
+            remove_job(&storage, "job-1", Some(2), false, async |_| {}).await.unwrap(),
+            "another program did it"
+        );
     }
 
     #[tokio::test]
@@ -136,7 +152,7 @@ mod tests {
         write("perf/first");
         shipper.ship(true).await.unwrap();
         assert!(job.get("logs/perf/first").await.is_ok(), "the job is there");
-        assert!(remove_job(&storage, "job-1", Some(record.incarnation), false).await.unwrap());
+        assert!(remove_job(&storage, "job-1", Some(record.incarnation), false, async |_| {}).await.unwrap());
         write("perf/second");
         shipper.ship(true).await.unwrap();
         assert_eq!(count(&storage).await, 0);
@@ -148,7 +164,7 @@ mod tests {
             let (_folder, storage, job, mut record) = ended().await;
             record.start_again();
             let resume = tokio::spawn(async move { record.write(&*job).await.is_ok() });
-            let removed = remove_job(&storage, "job-1", Some(1), false).await.unwrap();
+            let removed = remove_job(&storage, "job-1", Some(1), false, async |_| {}).await.unwrap();
             assert_ne!(resume.await.unwrap(), removed);
             assert_eq!(count(&storage).await, if removed { 0 } else { 4 });
         }
@@ -163,7 +179,7 @@ mod tests {
         record.start_again();
         assert!(record.write(&*job).await.is_err());
         assert!(record.write_unless_ended(&*job).await.is_err());
-        assert!(remove_job(&storage, "job-1", None, false).await.unwrap());
+        assert!(remove_job(&storage, "job-1", None, false, async |_| {}).await.unwrap());
         assert_eq!(count(&storage).await, 0);
     }
 }

@@ -273,3 +273,26 @@ fn what_the_ledger_has_of_a_removed_job_goes_with_it() {
     assert_eq!(gc(&job, &["--yes"])["jobs"][0]["job_id"], json!(id));
     assert_eq!(fleet.redis_cli(&["--scan", "--pattern", &format!("prs:{{{id}*")]).trim(), "");
 }
+
+#[test]
+fn an_interrupted_removal_leaves_the_ledger_nothing() {
+    let fleet = Fleet::apart();
+    let job = fleet.job(Job::new(CURABLE).with_files(4));
+    let _worker = fleet.worker(&job, &[]);
+    for place in ["job_withdrawn", "job_emptied"] {
+        let id = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+        job.mark("cure");
+        job.command(&["resume", &id]).expect_code(0);
+        job.unmark("cure");
+        wait_until_tidy(&fleet);
+        // As a worker leaves them that is killed while it tidies up.
+        for run in [id.clone(), format!("{id}.2")] {
+            fleet.redis_cli(&["hset", &format!("prs:{{{run}}}:job"), "state", "completed"]);
+        }
+        let left = || fleet.redis_cli(&["--scan", "--pattern", &format!("prs:{{{id}*")]).trim().to_owned();
+        assert_eq!(armed(&fleet, place).command(&["rm", &id, "--yes"]).code, None);
+        assert_ne!(left(), "", "{place}");
+        gc(&job, &["--yes"]);
+        assert_eq!((left(), fleet.stored(&id).keys()), (String::new(), Vec::new()), "{place}");
+    }
+}

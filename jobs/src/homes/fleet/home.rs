@@ -239,10 +239,8 @@ impl JobHome for FleetHome {
                 step.clear(start, keeps_output).await?;
             }
         }
-        let removed = remove_job(&**self.reader.storage(), &self.job_id, start, keeps_output).await;
-        if let Ok(true) = removed {
-            self.leave_ledger(start).await;
-        }
+        let leave = async |last| self.leave_ledger(last).await;
+        let removed = remove_job(&**self.reader.storage(), &self.job_id, start, keeps_output, leave).await;
         removed.map_err(|error| match error {
             JobRecordError::Storage(error) => Failure::server(
                 anyhow::Error::from(error).context(format!("cannot remove job {}", self.job_id)),

@@ -23,7 +23,25 @@ pub use crate::job::status::{Rates, Status};
 pub(crate) const CONFLICTS: usize = 10;
 
 /// What stands in place of the record while a job is removed.
-pub(crate) const REMOVED: &str = "{\n  \"removed\": true\n}";
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RemovalMark {
+    removed: bool,
+    /// The last start of the job; nothing where it had no record.
+    pub(crate) start: Option<u32>,
+}
+
+impl RemovalMark {
+    /// The mark of a job whose last start this was, as it is stored.
+    pub(crate) fn of(start: Option<u32>) -> String {
+        serde_json::to_string_pretty(&Self { removed: true, start }).expect("a mark holds only plain values")
+    }
+
+    /// Reads a mark; nothing where `body` is a record.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+        let begins_as_one = body.starts_with(b"{\n  \"removed\":");
+        begins_as_one.then(|| serde_json::from_slice(body).ok()).flatten()
+    }
+}
 
 /// The content of `job.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -434,7 +452,7 @@ impl JobRecord {
             }
             _ => JobRecordError::Storage(error),
         })?;
-        if body == REMOVED {
+        if RemovalMark::parse(&body).is_some() {
             return Err(JobRecordError::Absent { place: storage.to_string(), removed: true });
         }
         let seal = seal::check(&body);
