@@ -213,9 +213,10 @@ pub fn noted_plan(start: u32, part: u32) -> String {
     format!("{PLAN}{start:04}/{part:06}")
 }
 
-/// Key of the order of the mini-batches in the plan of this start, where their indexes do not tell it.
-pub fn plan_order(start: u32) -> String {
-    format!("{PLAN}{start:04}/order")
+/// Key of an object of a plan that was made before this start because inputs were corrected. It is named by its `content`,
+/// too: another program that is about to begin that start has a plan of its own.
+pub fn corrected_plan(start: u32, content: u64, name: &str) -> String {
+    format!("{PLAN}{start:04}-{content:016x}/{name}")
 }
 
 /// Key of the plain copy of a compressed file: number `file` of the input at `position`.

@@ -11,6 +11,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
 use prs_common::end_reason::EndReason;
+use prs_common::failpoint;
 use prs_common::job::{JobSpec, Names, OutputFormat, RunsOn, adjust, script_below};
 use prs_common::layout;
 use prs_common::ledger::JobState;
@@ -139,6 +140,7 @@ impl NextStart {
 
     /// Stores code and plan of what follows `record`, before anything names them.
     pub(crate) async fn store(&mut self, record: &JobRecord, storage: &dyn Storage) -> anyhow::Result<()> {
+        failpoint::pass("start_stores");
         if let Some(code) = &self.code {
             code.store(storage).await?;
         }
@@ -146,6 +148,7 @@ impl NextStart {
             let stored = corrected.store(storage, record.incarnation + 1).await;
             self.plan = Some(stored.context("cannot store the plan of the corrected inputs")?);
         }
+        failpoint::pass("start_stored");
         Ok(())
     }
 

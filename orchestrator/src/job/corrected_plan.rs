@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub struct CorrectedPlan {
     /// The start that it was made for.
     pub start: u32,
+    /// The name that its content gives it among plans for that start.
+    pub content: u64,
     /// Objects that hold it.
     pub parts: u32,
     /// CRC32C of the object with its order.
@@ -21,17 +23,25 @@ pub struct CorrectedPlan {
 }
 
 impl CorrectedPlan {
+    /// Key of its object of this name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        layout::corrected_plan(self.start, self.content, name)
+    }
+
     /// The order of its mini-batches.
     ///
     /// # Errors
     /// The storage fails, or gives back something else.
     pub async fn order(&self, storage: &dyn Storage) -> Result<PlanOrder, StorageError> {
-        let key = layout::plan_order(self.start);
+        let key = self.key(ORDER);
         let body = storage.get(&key).await?;
         let order = (crc32c(&body) == self.order).then(|| PlanOrder::decode(&body)).flatten();
         order.ok_or_else(|| damaged(storage, key))
     }
 }
+
+/// Name of the object with the order of a plan.
+pub(crate) const ORDER: &str = "order";
 
 /// The error that an object of a plan is not what was written.
 pub(crate) fn damaged(storage: &dyn Storage, key: String) -> StorageError {

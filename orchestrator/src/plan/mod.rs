@@ -226,7 +226,7 @@ pub struct PlanContext<'a> {
 }
 
 /// What is known at the end of a plan.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanEnd {
     /// The local files that were listed, where a later start or job can compare its own with them.
     pub listed: Option<Listed>,

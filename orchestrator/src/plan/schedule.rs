@@ -219,10 +219,10 @@ pub(crate) fn plan_aside(
         let (storage, stop) = (Arc::clone(&job.storage), stop.clone());
         let sending = async move {
             tokio::select! {
-                sent = stored::send(plan, storage, sender) => sent?,
-                () = stop.cancelled() => {}
+                sent = stored::send(plan, Arc::clone(&storage), sender) => sent?,
+                () = stop.cancelled() => return Ok(PlanEnd::default()),
             }
-            Ok(PlanEnd::default())
+            Ok(stored::found(plan, &*storage).await?)
         };
         return (receiver, tokio::spawn(sending));
     }

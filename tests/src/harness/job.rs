@@ -247,6 +247,13 @@ impl Job {
         self.start(arguments).wait()
     }
 
+    /// The same, with this variable in its environment.
+    pub fn command_with_variable(&self, arguments: &[&str], (name, value): (&str, &str)) -> Ended {
+        let mut command = program("prs");
+        command.args(arguments).env(name, value);
+        self.start_command(command, Stdio::null()).wait()
+    }
+
     /// Submits and waits.
     pub fn submit(&self) -> Ended {
         self.start_submit(&[]).wait()

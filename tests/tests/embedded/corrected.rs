@@ -1,6 +1,7 @@
 //! Inputs that are corrected before a job goes on (spec S11), and starts that fail after one that completed.
 
 use std::fs;
+use std::time::Duration;
 
 use prs_tests::harness::{Job, PICKY, expected_by_python, picky_table};
 use serde_json::json;
@@ -155,4 +156,33 @@ fn a_start_that_fails_leaves_what_the_job_had_completed() {
         (ended.json()["last_start"].clone(), job.run().rows()),
         (json!(null), clean(&table(&[(9, "good")])))
     );
+}
+
+#[test]
+fn a_plan_of_a_start_that_never_began_says_nothing() {
+    let (before, corrected) = (table(&[(9, "bad")]), table(&[(9, "much longer than it was\n77,added")]));
+    let job = picky(&before);
+    let file = job.path("data/t.csv");
+    // What was changed just now is not known for certain.
+    let put = |content: &str, minutes: u64| {
+        job.data("t.csv", content);
+        let then = std::time::SystemTime::UNIX_EPOCH + Duration::from_mins(20_000_000 + minutes);
+        fs::File::options().write(true).open(&file).unwrap().set_modified(then).unwrap();
+    };
+    put(&before, 1);
+    job.completes();
+    let resume = |failpoint: &str| {
+        let path = job.run().path().display().to_string();
+        job.command_with_variable(&["resume", &path, "-o", "json"], ("PRS_FAILPOINT", failpoint))
+    };
+    put(&corrected, 2);
+    assert_eq!(resume("start_stored").code, None);
+    // The next start of that number is one over the inputs as they were, and is killed before it has listed them.
+    put(&before, 1);
+    assert_eq!(resume("published").code, None);
+    put(&corrected, 2);
+    let ended = resume("");
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("inputs were corrected"), "{}", ended.stderr);
+    assert_eq!(job.run().rows(), clean(&corrected));
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use prs_common::failpoint;
 use prs_common::job::pipeline::{Step, StepState};
 use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{Input, InputSource};
@@ -96,12 +97,14 @@ impl<K, C: Fn(&JobRecord) -> Result<(JobContext, K), Failure>> Steps<'_, C> {
 impl StepPlans {
     /// Stores them, and names them in the record of the next start of the pipeline.
     pub(super) async fn store(self, record: &mut JobRecord) -> anyhow::Result<()> {
+        failpoint::pass("start_stores");
         let Some(plan) = &mut record.pipeline else { return Ok(()) };
         plan.corrected.clear();
         for (step, storage, start, corrected) in self.0 {
             let stored = corrected.store(&*storage, start).await;
             plan.corrected.insert(step, stored.context("cannot store the plan of the corrected inputs")?);
         }
+        failpoint::pass("start_stored");
         Ok(())
     }
 }

@@ -19,9 +19,8 @@ use bytes::Bytes;
 use prs_common::file_content::Contents;
 use prs_common::job::InputSource;
 use prs_common::layout;
-use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, StoreRef, Work, checksum};
-use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
+use prs_common::storage::{Storage, StorageError, StorageExt};
 use tokio_util::sync::CancellationToken;
 
 use self::evidence::Evidence;
@@ -29,7 +28,7 @@ use self::matching::{Former, Matched, matched};
 pub use self::split::look_at_split;
 use super::schedule::{KnownChecksums, plan_aside};
 use super::stored::{self, FormerPlans};
-use super::{Batch, PlanEnd, PlanError, PlanNotes};
+use super::{Batch, PlanEnd, PlanError};
 use crate::JobContext;
 use crate::inputs::listed::{self, Listed};
 use crate::job::corrected_plan::CorrectedPlan;
@@ -200,7 +199,7 @@ async fn former(
     WithRows { checksums: known, end, .. }: &WithRows,
     natural: &[Bytes],
 ) -> Result<Former, CorrectionError> {
-    let plans = FormerPlans::read(&job.storage, job.incarnation - 1).await?;
+    let plans = FormerPlans::read(&job.storage, job.incarnation - 1, job.corrected).await?;
     let mut former = Former { done: Vec::new(), open: Vec::new(), end: *end };
     let mut unknown = Vec::new();
     for (index, known) in (0..).zip(known).filter(|(_, known)| **known != 0) {
@@ -271,15 +270,6 @@ impl Corrected {
     /// The storage fails.
     pub async fn store(&self, storage: &dyn Storage, start: u32) -> Result<CorrectedPlan, StorageError> {
         let Matched { bodies, end, .. } = &self.matched;
-        if let Some(listed) = &self.found.listed {
-            storage
-                .put(&layout::listed(start), message_pack::encode(listed).into(), PutMode::Overwrite)
-                .await?;
-        }
-        if self.found.notes != PlanNotes::default() {
-            let notes = message_pack::encode(&self.found.notes);
-            storage.put(&layout::plan_notes(start), notes.into(), PutMode::Overwrite).await?;
-        }
-        stored::store(storage, start, bodies, *end).await
+        stored::store(storage, start, (bodies, *end), &self.found).await
     }
 }

@@ -40,7 +40,7 @@ pub async fn look_at_split(
 
 /// The mini-batches of a step that is complete.
 async fn noted(job: &JobContext) -> Result<WithRows, CorrectionError> {
-    let plans = FormerPlans::read(&job.storage, job.incarnation - 1).await?;
+    let plans = FormerPlans::read(&job.storage, job.incarnation - 1, None).await?;
     let end = plans.bodies.last_key_value().map_or(0, |(last, _)| last + 1);
     let newest = |index| plans.bodies.get(&index).and_then(|bodies| bodies.last());
     let checksums = (0..end).map(|index| newest(index).map_or(0, |body| checksum(body))).collect();

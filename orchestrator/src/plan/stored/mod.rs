@@ -16,12 +16,14 @@ use prs_common::checksum::crc32c;
 use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::layout;
+use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
-use super::{Batch, LARGEST_BATCH};
-use crate::job::corrected_plan::{CorrectedPlan, PlanOrder, damaged};
+use super::{Batch, LARGEST_BATCH, PlanEnd};
+use crate::job::corrected_plan::{CorrectedPlan, ORDER, PlanOrder, damaged};
 
 pub(crate) use self::noted::NotedPlan;
 
@@ -38,22 +40,50 @@ pub(super) fn may_change(spec: &JobSpec) -> bool {
     !is_given && spec.inputs.iter().any(|input| is_listed(&input.source))
 }
 
-/// Stores the plan of the start `start`, whose mini-batches have these descriptors, in input order.
+/// Stores the plan of the start `start`, whose mini-batches have these descriptors, in input order, and what was `found` at its
+/// end. Nothing that another program stores for that start is written over.
 pub(super) async fn store(
     storage: &dyn Storage,
     start: u32,
-    bodies: &[Bytes],
-    end: MiniBatchIndex,
+    (bodies, end): (&[Bytes], MiniBatchIndex),
+    found: &PlanEnd,
 ) -> Result<CorrectedPlan, StorageError> {
-    let mut parts = 0;
-    for part in cut(bodies) {
-        put_part(storage, start, parts, part.to_vec()).await?;
-        parts += 1;
-    }
     let order = PlanOrder::of(bodies, end).encode();
-    let checksum = crc32c(&order);
-    storage.put(&layout::plan_order(start), order.into(), PutMode::Overwrite).await?;
-    Ok(CorrectedPlan { start, parts, order: checksum })
+    let found = message_pack::encode(found);
+    let content = content(bodies.iter().map(|body| &**body).chain([&*order, &*found]));
+    let mut plan = CorrectedPlan { start, content, parts: 0, order: crc32c(&order) };
+    for part in cut(bodies) {
+        put_part(storage, plan.key(&part_name(plan.parts)), part.to_vec()).await?;
+        plan.parts += 1;
+    }
+    storage.put(&plan.key(FOUND), found.into(), PutMode::Overwrite).await?;
+    storage.put(&plan.key(ORDER), order.into(), PutMode::Overwrite).await?;
+    Ok(plan)
+}
+
+/// What was found at the end of `plan`.
+pub(super) async fn found(plan: CorrectedPlan, storage: &dyn Storage) -> Result<PlanEnd, StorageError> {
+    let key = plan.key(FOUND);
+    let object = storage.get(&key).await?;
+    message_pack::decode(&object).map_err(|_| damaged(storage, key))
+}
+
+/// Name of the object with what was found at the end of a plan.
+const FOUND: &str = "found";
+
+fn part_name(part: u32) -> String {
+    format!("{part:06}")
+}
+
+/// The beginning of the checksum (SHA-256) of all of these.
+fn content<'a>(all: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let mut hasher = Sha256::new();
+    for one in all {
+        hasher.update((one.len() as u64).to_le_bytes());
+        hasher.update(one);
+    }
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hasher.finalize());
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Sends the descriptors of `plan`, in input order, piece by piece, until nobody wants more.
@@ -64,12 +94,12 @@ pub(super) async fn send(
 ) -> Result<(), StorageError> {
     let mut first = 0;
     for part in 0..plan.parts {
-        let bodies = get_part(&storage, plan.start, part).await?;
+        let bodies = get_part(&storage, plan.key(&part_name(part))).await?;
         for bodies in bodies.chunks(LARGEST_BATCH) {
             let mut batch = Batch { first, ..Batch::default() };
             for body in bodies {
                 let read = MiniBatch::decode(body);
-                let read = read.map_err(|_| damaged(&*storage, layout::plan_order(plan.start)))?;
+                let read = read.map_err(|_| damaged(&*storage, plan.key(ORDER)))?;
                 batch.items += read.items();
                 let added = fingerprint(read.index, checksum(body));
                 batch.descriptors = batch.descriptors.wrapping_add(added);
@@ -92,22 +122,41 @@ pub(in crate::plan) struct FormerPlans {
 }
 
 impl FormerPlans {
-    /// Reads those of the starts up to `last`. One that is damaged says nothing.
-    pub(in crate::plan) async fn read(storage: &Arc<dyn Storage>, last: u32) -> Result<Self, StorageError> {
+    /// Reads those of the starts up to `last`, and behind them `corrected`, the plan that the last of them had where inputs were
+    /// corrected: it has the descriptors of all mini-batches with rows then. One that is damaged says nothing, and a plan that no
+    /// start had is none of them.
+    pub(in crate::plan) async fn read(
+        storage: &Arc<dyn Storage>,
+        last: u32,
+        corrected: Option<CorrectedPlan>,
+    ) -> Result<Self, StorageError> {
         let mut found = Self::default();
         for start in 1..=last {
             for part in 0.. {
-                match get_part(storage, start, part).await {
-                    Ok(bodies) => bodies.into_iter().for_each(|body| found.add(body)),
-                    Err(error) if error.kind == StorageErrorKind::NotFound => break,
-                    Err(error) if error.kind == StorageErrorKind::Damaged => {
-                        tracing::warn!(%error, "what it says of a former start is not known");
-                    }
-                    Err(error) => return Err(error),
+                if !found.take_in(get_part(storage, layout::noted_plan(start, part)).await)? {
+                    break;
                 }
             }
         }
+        if let Some(plan) = corrected {
+            for part in 0..plan.parts {
+                found.take_in(get_part(storage, plan.key(&part_name(part))).await)?;
+            }
+        }
         Ok(found)
+    }
+
+    /// Takes in a part; false where there is none.
+    fn take_in(&mut self, part: Result<Vec<Bytes>, StorageError>) -> Result<bool, StorageError> {
+        match part {
+            Ok(bodies) => bodies.into_iter().for_each(|body| self.add(body)),
+            Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind == StorageErrorKind::Damaged => {
+                tracing::warn!(%error, "what it says of a former start is not known");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
     }
 
     fn add(&mut self, body: Bytes) {
@@ -164,19 +213,13 @@ fn decode(object: &[u8]) -> Option<Vec<Bytes>> {
     Some(bodies)
 }
 
-async fn put_part(
-    storage: &dyn Storage,
-    start: u32,
-    part: u32,
-    bodies: Vec<Bytes>,
-) -> Result<(), StorageError> {
+async fn put_part(storage: &dyn Storage, key: String, bodies: Vec<Bytes>) -> Result<(), StorageError> {
     let encoded = tokio::task::spawn_blocking(move || encode(&bodies)).await;
     let object = encoded.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    storage.put(&layout::noted_plan(start, part), object.into(), PutMode::Overwrite).await.map(drop)
+    storage.put(&key, object.into(), PutMode::Overwrite).await.map(drop)
 }
 
-async fn get_part(storage: &Arc<dyn Storage>, start: u32, part: u32) -> Result<Vec<Bytes>, StorageError> {
-    let key = layout::noted_plan(start, part);
+async fn get_part(storage: &Arc<dyn Storage>, key: String) -> Result<Vec<Bytes>, StorageError> {
     let object = storage.get(&key).await?;
     decode(&object).ok_or_else(|| damaged(&**storage, key))
 }

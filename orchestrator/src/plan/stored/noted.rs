@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use prs_common::layout;
 use prs_common::storage::Storage;
 use tokio::task::JoinSet;
 
@@ -64,12 +65,12 @@ impl NotedPlan {
         if self.bodies.is_empty() {
             return;
         }
-        let (storage, start, part) = (Arc::clone(&self.storage), self.start, self.part);
+        let (storage, key) = (Arc::clone(&self.storage), layout::noted_plan(self.start, self.part));
         let bodies = std::mem::take(&mut self.bodies);
         (self.bytes, self.written) = (0, Some(Instant::now()));
         self.part += 1;
         self.writing.spawn(async move {
-            if let Err(error) = put_part(&*storage, start, part, bodies).await {
+            if let Err(error) = put_part(&*storage, key, bodies).await {
                 tracing::warn!(%error, "a later start of the job will not know all of this plan");
             }
         });
