@@ -19,6 +19,7 @@ use bytes::Bytes;
 use prs_common::file_content::Contents;
 use prs_common::job::InputSource;
 use prs_common::layout;
+use prs_common::message_pack;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, StoreRef, Work, checksum};
 use prs_common::storage::{Storage, StorageError, StorageExt};
 use tokio_util::sync::CancellationToken;
