@@ -11,6 +11,9 @@ use crate::fixtures::{FaultyStorage, faulty_storage};
 use crate::inputs::blob::digest;
 use crate::inputs::manifest::{File, ManifestWriter, Source, Store};
 
+/// The mark in place of the record of a job that is being removed.
+const REMOVED: &str = "{\n  \"removed\": true,\n  \"start\": 1\n}";
+
 struct TestStore {
     folder: TempDir,
     storage: Arc<dyn Storage>,
@@ -95,7 +98,7 @@ async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
     place.list("killed", &["two"]).await;
     place.put("jobs/killed/code/x", "12345").await;
     place.put("jobs/stored/job.json", "{}").await;
-    place.put("jobs/removed/job.json", &crate::job::record::RemovalMark::of(Some(1))).await;
+    place.put("jobs/removed/job.json", REMOVED).await;
     place.age("removed").await;
 
     let all = Wanted::default();
@@ -133,7 +136,7 @@ async fn of_a_job_whose_result_stays_the_rest_goes() {
     for name in ["kept", "output/rows.txt", "logs/late.txt", "job.json"] {
         place.put(&at(name), "x").await;
     }
-    place.put(&at("job.json"), &crate::job::record::RemovalMark::of(Some(1))).await;
+    place.put(&at("job.json"), REMOVED).await;
     let all = Wanted::default();
     assert_eq!(collect(&place.storage, &all, "here", &nobody).await.unwrap(), Found::default());
     place.age("a").await;

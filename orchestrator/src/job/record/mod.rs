@@ -1,5 +1,7 @@
 //! `job.json`: what a job is, where it stands, and how it ended.
 
+mod removal_mark;
+
 use std::collections::BTreeMap;
 
 use prs_common::end_reason::EndReason;
@@ -17,31 +19,12 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::listed::Listed;
 use crate::job::corrected_plan::CorrectedPlan;
 use crate::job::findings::{Findings, LastStart};
+
+pub(crate) use self::removal_mark::RemovalMark;
 pub use crate::job::status::{Rates, Status};
 
 /// How often others may write a record between reading and writing it.
 pub(crate) const CONFLICTS: usize = 10;
-
-/// What stands in place of the record while a job is removed.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct RemovalMark {
-    removed: bool,
-    /// The last start of the job; nothing where it had no record.
-    pub(crate) start: Option<u32>,
-}
-
-impl RemovalMark {
-    /// The mark of a job whose last start this was, as it is stored.
-    pub(crate) fn of(start: Option<u32>) -> String {
-        serde_json::to_string_pretty(&Self { removed: true, start }).expect("a mark holds only plain values")
-    }
-
-    /// Reads a mark; nothing where `body` is a record.
-    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
-        let begins_as_one = body.starts_with(b"{\n  \"removed\":");
-        begins_as_one.then(|| serde_json::from_slice(body).ok()).flatten()
-    }
-}
 
 /// The content of `job.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
