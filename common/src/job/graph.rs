@@ -5,14 +5,15 @@
 //! is. The code is kept once, by the jobs of the steps.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use super::assets::written;
 use super::names::Names;
 use super::{COMPONENT_FILE, Given, Loaded, form, yaml};
+use crate::tree;
 
 /// The graph of a pipeline job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +43,7 @@ impl Graph {
     /// That of the file system, or a name that no document has.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         for (name, text) in &self.documents {
-            fs::write(folder.join(plain(name)?), text)?;
+            tree::write(folder.join(plain(name)?), text)?;
         }
         Ok(folder.join(COMPONENT_FILE))
     }

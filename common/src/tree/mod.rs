@@ -468,12 +468,24 @@ impl From<OwnedFd> for OpenFolder {
 fn open_at(folder: BorrowedFd<'_>, relative: &Path, how: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let names = names(relative)?;
     let how = how | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Some((last, above)) = names.split_last() else { return Ok(openat(folder, ".", how, mode)?) };
+    if names.is_empty() {
+        return Ok(openat(folder, ".", how, mode)?);
+    }
     match openat2(folder, relative, how, mode, ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS) {
         // A kernel, or a sandbox, without this call.
-        Err(Errno::NOSYS | Errno::PERM) => {}
-        opened => return opened.map_err(met),
+        Err(Errno::NOSYS | Errno::PERM) => open_step_by_step(folder, &names, how, mode),
+        opened => opened.map_err(met),
     }
+}
+
+/// The same where the system opens one name at a time.
+fn open_step_by_step(
+    folder: BorrowedFd<'_>,
+    names: &[&OsStr],
+    how: OFlags,
+    mode: Mode,
+) -> io::Result<OwnedFd> {
+    let Some((last, above)) = names.split_last() else { return Err(leads_out()) };
     let mut at = folder.try_clone_to_owned()?;
     for name in above {
         let how = PASSED | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -45,6 +45,29 @@ fn no_step_goes_through_a_link_or_out() {
 }
 
 #[test]
+fn a_system_without_the_call_goes_the_same_way() {
+    let (scene, folder) = scene();
+    symlink("../others", scene.path().join("a/link")).unwrap();
+    symlink("../../others/c/file", scene.path().join("a/b/file")).unwrap();
+    fs::write(scene.path().join("a/b/c/own"), "own").unwrap();
+    let opened = |path: &str, how: OFlags| {
+        let path = Path::new(path);
+        let how = how | OFlags::NOFOLLOW;
+        open_step_by_step(folder.as_fd(), &names(path).unwrap(), how, Mode::empty()).map(File::from)
+    };
+    assert_eq!(io::read_to_string(opened("b/c/own", FILE).unwrap()).unwrap(), "own");
+    assert!(opened("b/c", FOLDER).unwrap().metadata().unwrap().is_dir());
+    for (path, how) in [("link", FOLDER), ("link/c", FOLDER), ("link/c/file", FILE), ("b/file", FILE)] {
+        assert!(opened(path, how).is_err(), "{path}");
+    }
+    // Another file system is below.
+    let root = OpenFolder::follow(Path::new("/")).unwrap();
+    let proc = open_step_by_step(root.as_fd(), &["proc".as_ref()], FOLDER, Mode::empty()).unwrap_err();
+    assert_eq!(proc.kind(), io::ErrorKind::CrossesDevices);
+    assert_eq!(root.child("proc".as_ref()).unwrap_err().kind(), io::ErrorKind::CrossesDevices);
+}
+
+#[test]
 fn a_file_that_others_hold_is_copied() {
     let (scene, folder) = scene();
     let target = folder.child("b".as_ref()).unwrap();

@@ -27,8 +27,8 @@ pub const PROTOCOL_VERSION: u32 = 9;
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
 pub const PAGE_VARIABLE: &str = "PRS_PROCESS_PAGE";
-/// Environment variable with the folders that the agent holds open: a line for each, of the number of an inherited descriptor, a
-/// colon and the path.
+/// Environment variable with the folders that the agent holds open: of each the number of an inherited descriptor, a colon and the
+/// path, with `//`, which is in none of them, in between.
 pub const HELD_VARIABLE: &str = "PRS_PROCESS_HELD";
 /// Environment variable of a process that has the terminal of who started it: the name of its debugger.
 pub const FOREGROUND_VARIABLE: &str = "PRS_PROCESS_FOREGROUND";

@@ -1,7 +1,7 @@
 """Folders and files of a process, at paths where a script, or a neighbour, may have put links meanwhile.
 
-None is followed below what the agent holds open. Without the extension, as where a script is imported by hand,
-nobody else is there.
+None is followed below what the agent holds open. Without the extension, as where a script is imported by
+hand, nobody else is there.
 """
 
 from __future__ import annotations
@@ -59,6 +59,6 @@ else:
 
     def hold() -> None:
         """Takes over the folders that the agent holds open."""
-        for held in os.environ.pop(_HELD, "").splitlines():
+        for held in filter(None, os.environ.pop(_HELD, "").split("//")):
             number, _, path = held.partition(":")
             prs_process.hold(int(number), path)

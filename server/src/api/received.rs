@@ -12,6 +12,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use prs_common::hexadecimal;
 use prs_common::job::Called;
 use prs_common::storage::is_valid_key;
+use prs_common::tree;
 use prs_jobs::intake::{Staging, Submission};
 use prs_jobs::{Failure, OutputExists};
 use serde::Deserialize;
@@ -330,7 +331,10 @@ pub(crate) async fn save(mut part: Part<'_>, file: &Path) -> Result<(u64, Vec<u8
             _ => Problem::new(Kind::INTERNAL, "The server cannot keep what came; its log says why."),
         }
     };
-    let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
+    let path = file.to_owned();
+    let made = tokio::task::spawn_blocking(move || tree::create(path)).await;
+    let made = made.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let mut target = tokio::fs::File::from_std(made.map_err(failed)?);
     let (mut digest, mut size) = (Sha256::new(), 0);
     while let Some(piece) = part.chunk().await? {
         digest.update(&piece);

@@ -132,7 +132,7 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         held.push(format!("{}:{}", descriptor.as_raw_fd(), path.display()));
         kept.push(descriptor);
     }
-    command.env(HELD_VARIABLE, held.join("\n"));
+    command.env(HELD_VARIABLE, held.join("//"));
     let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
     prepare(&mut command, numbers, settings.mark, settings.mount.clone());
     let child = command.spawn().map_err(python)?;
