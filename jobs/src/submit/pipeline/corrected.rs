@@ -18,8 +18,18 @@ use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::submit::corrected::{anew, check, check_split};
 
-/// Plans of corrected inputs, each with its step, the storage of that, and the start that it is for.
-pub(super) struct StepPlans(Vec<(String, Arc<dyn Storage>, u32, Box<Corrected>)>);
+/// Plans of corrected inputs.
+pub(super) struct StepPlans(Vec<StepPlan>);
+
+/// The plan of a step.
+struct StepPlan {
+    step: String,
+    /// Everything of the step.
+    storage: Arc<dyn Storage>,
+    /// The start that it is for.
+    start: u32,
+    corrected: Box<Corrected>,
+}
 
 /// What is asked of the steps of a pipeline.
 pub(super) struct Steps<'a, C> {
@@ -53,7 +63,8 @@ impl<K, C: Fn(&JobRecord) -> Result<(JobContext, K), Failure>> Steps<'_, C> {
             let job = JobContext { incarnation: start, ..job };
             let corrected = self.one(job, view).await;
             let corrected = corrected.map_err(|failure| failure.of(format_args!("step {}", view.name)))?;
-            plans.extend(corrected.map(|plan| (view.name.clone(), (self.storage)(&view.id), start, plan)));
+            let (step, storage) = (view.name.clone(), (self.storage)(&view.id));
+            plans.extend(corrected.map(|corrected| StepPlan { step, storage, start, corrected }));
         }
         Ok(StepPlans(plans))
     }
@@ -100,7 +111,7 @@ impl StepPlans {
         failpoint::pass("start_stores");
         let Some(plan) = &mut record.pipeline else { return Ok(()) };
         plan.corrected.clear();
-        for (step, storage, start, corrected) in self.0 {
+        for StepPlan { step, storage, start, corrected } in self.0 {
             let stored = corrected.store(&*storage, start).await;
             plan.corrected.insert(step, stored.context("cannot store the plan of the corrected inputs")?);
         }

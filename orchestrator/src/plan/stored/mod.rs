@@ -82,8 +82,7 @@ fn content<'a>(all: impl Iterator<Item = &'a [u8]>) -> u64 {
         hasher.update((one.len() as u64).to_le_bytes());
         hasher.update(one);
     }
-    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hasher.finalize());
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    hasher.finalize().iter().take(8).fold(0, |begun, byte| begun << 8 | u64::from(*byte))
 }
 
 /// Sends the descriptors of `plan`, in input order, piece by piece, until nobody wants more.
