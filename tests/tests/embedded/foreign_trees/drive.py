@@ -44,7 +44,7 @@ def command(*arguments: str) -> None:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGABRT)
         said, _ = process.communicate()
-        said += "\nit does not end"
+        said += "\nended by the test"
     took = time.monotonic() - began
     print(
         json.dumps({"command": arguments[0], "code": process.returncode, "said": said, "took": took}),

@@ -49,17 +49,17 @@ class Planter:
         self.number = 0
         self.name = seed.replace("/", "-")
 
-    def plant(self, kinds: str = "") -> None:
+    def plant(self) -> None:
         """Puts something somewhere below the roots; nothing where what was chosen is gone by then."""
         root = self.random.choice(ROOTS)
-        kind = self.random.choice((kinds or " ".join(KINDS)).split())
+        kind = self.random.choice([*KINDS, *OFTEN])
         depth = self.random.randrange(1, 7)
         try:
             folder, path = os.open(root, FOLDER), root
         except OSError:
             return
         try:
-            folder, path, name = self.descend(folder, path, depth)
+            folder, path, name = self.descend(folder, path, depth, kind in OF_FOLDERS)
             if name:
                 KINDS[kind](self, folder, name)
                 with open(PLANTED, "a") as planted:
@@ -69,7 +69,7 @@ class Planter:
         finally:
             os.close(folder)
 
-    def descend(self, folder: int, path: Path, depth: int) -> tuple[int, Path, str]:
+    def descend(self, folder: int, path: Path, depth: int, wants_folder: bool) -> tuple[int, Path, str]:
         """Goes down to the folder of what is chosen."""
         name = ""
         while not is_canary(folder):
@@ -78,6 +78,9 @@ class Planter:
                 break
             if self.random.random() < 0.9:
                 names = [name for name in names if name not in VITAL] or names
+            if wants_folder:
+                folders = [name for name in names if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)]
+                names = folders or names
             name = self.random.choice(names)
             depth -= 1
             is_folder = stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)
@@ -194,3 +197,6 @@ KINDS = {
     "mount": Planter.mount,
     "file-mount": Planter.file_mount,
 }
+# What prs would go through, were it to follow it; best in the place of a folder.
+OF_FOLDERS = ("link", "mount")
+OFTEN = (*OF_FOLDERS, *OF_FOLDERS, "hard-link", "new-link")

@@ -34,7 +34,7 @@ def run(mini_batch, context):
     planter = Planter(f"{SEED}/{context.minibatch_index}")
     print("mini-batch", context.minibatch_index, EntryScript().output_dir)
     write(f"file-{context.minibatch_index}")
-    for _ in range(planter.random.randrange(3)):
+    for _ in range(planter.random.randrange(4)):
         planter.plant()
     return [os.path.basename(path) for path in mini_batch]
 
