@@ -65,12 +65,12 @@ fn a_step_goes_on_with_corrected_inputs_and_with_no_others() {
     let ended = job.command(&["submit", "pipeline.yml", "--run-dir", "run", "-o", "json"]);
     ended.expect_code(42);
 
+    let then = fs::metadata(job.path("data/c")).unwrap().modified().unwrap();
     job.data("c", "another");
     is_refused(&job, &["step score: ", "/c changed", "mini-batch 0 had it", "prs resubmit"]);
-    job.data("c", "good");
-    let old = fs::metadata(job.path("data/b")).unwrap().modified().unwrap();
-    fs::File::options().write(true).open(job.path("data/c")).unwrap().set_modified(old).unwrap();
-    is_refused(&job, &["step score: ", "/c changed"]);
+    job.data("c", "evil");
+    fs::File::options().write(true).open(job.path("data/c")).unwrap().set_modified(then).unwrap();
+    is_refused(&job, &["step score: ", "/c changed", "other content"]);
 }
 
 #[test]
