@@ -220,7 +220,9 @@ pub(crate) mod tests {
     /// A folder with these files, last written long ago.
     fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        files.iter().for_each(|(name, text)| write(&folder, name, text));
+        for (name, text) in files {
+            write(&folder, name, text);
+        }
         folder
     }
 
