@@ -291,7 +291,7 @@ impl Watch<'_> {
         self.write_summaries();
         self.write_job_result(&result);
         let contents = self.catalog.as_deref().map(|catalog| catalog.contents);
-        self.record.listed = listed(self.job, &self.record, contents.unwrap_or_default()).await;
+        self.record.listed = listed(self.job, &self.record, contents.unwrap_or_default()).await.map(Box::new);
         let brought = self.catalog.as_deref().is_none_or(|catalog| !catalog.files.is_empty());
         if result.has_result() && result.findings.last_start.is_none() && brought {
             self.record.brought = publish::former::list_of(self.job).await?;

@@ -55,7 +55,7 @@ pub struct JobRecord {
     pub recipe: Option<String>,
     /// What was listed of local files, once the job has ended; nothing where it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub listed: Option<Listed>,
+    pub listed: Option<Box<Listed>>,
     /// Checksum (SHA-256, in hexadecimal) of the list of the files that mini-batches brought to the output
     /// ([`layout::output_files`]), once the job has ended, if they brought any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -138,8 +138,9 @@ pub fn end_with(
     };
     record.state = JobState::Completed;
     record.status.progress = former.status.progress.clone();
-    record.listed =
-        listed.zip(former.listed.as_ref()).map(|(now, former)| now.clone().with_contents_of(former));
+    record.listed = listed
+        .zip(former.listed.as_deref())
+        .map(|(now, former)| Box::new(now.clone().with_contents_of(former)));
     record.result = Some(result.clone());
     Some(result)
 }
@@ -260,12 +261,18 @@ mod tests {
     fn a_job_gives_its_output_when_it_has_all_of_it() {
         let mut former = record();
         end(&mut former);
-        (former.recipe, former.listed) = (Some("r".into()), crate::inputs::listed::tests::any());
+        (former.recipe, former.listed) =
+            (Some("r".into()), crate::inputs::listed::tests::any().map(Box::new));
         assert!(fits(&former, "r") && !fits(&former, "x"));
         let mut given = record();
         given.job_id = "given".into();
-        let result =
-            end_with(&mut given, &former, former.listed.as_ref(), "/new/rows.txt".into(), "/new/logs".into());
+        let result = end_with(
+            &mut given,
+            &former,
+            former.listed.as_deref(),
+            "/new/rows.txt".into(),
+            "/new/logs".into(),
+        );
         let result = result.unwrap();
         assert_eq!((result.reused.as_deref(), &*result.output.uri), (Some(&*former.job_id), "/new/rows.txt"));
         given.recipe.clone_from(&former.recipe);
