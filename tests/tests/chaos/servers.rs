@@ -17,6 +17,12 @@ fn long() -> ChaosJob {
     }
 }
 
+/// Waits until a few more mini-batches have begun. On a slow machine all may have; the last one waits for the end of the faults.
+fn wait_for_more(chaos: &mut ChaosRun<'_>) {
+    let more = (chaos.begun() + 5).min(399);
+    chaos.wait_for_work(more);
+}
+
 fn faults_are_done(chaos: &ChaosRun<'_>) {
     chaos.job.mark("faults are done");
 }
@@ -30,8 +36,7 @@ fn do_while_it_works(
 ) {
     let mut chaos = ChaosRun::begin(fleet, long());
     for done in 0..times {
-        let more = chaos.begun() + 5;
-        chaos.wait_for_work(more);
+        wait_for_more(&mut chaos);
         chaos.pass(Duration::from_millis(random.below(1500)));
         assert!(chaos.result().is_none(), "the job was over before fault {done}");
         what(chaos.fleet, random);
@@ -132,8 +137,7 @@ pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
     let mut chaos = ChaosRun::begin(fleet, long());
     let queue = format!("prs.job.{}", chaos.id());
     for _ in 0..2 {
-        let more = chaos.begun() + 5;
-        chaos.wait_for_work(more);
+        wait_for_more(&mut chaos);
         chaos.pass(Duration::from_millis(random.below(1500)));
         chaos.fleet.broker.control(&["delete_queue", &queue]);
         let listed = || chaos.fleet.broker.control(&["list_queues", "--no-table-headers", "name"]);
