@@ -3,8 +3,8 @@
 //! Many ways to replace a file keep its size and time of change (`cp -p`, `rsync -a`, archives). On the host that had the file, its
 //! inode tells more: the number, and the time of its own last change. These move without a change of content as well (`chmod`, a
 //! hard link, a restored copy), so a difference in them is a question, which the checksum of the content answers for files of up to
-//! [`LARGEST`] bytes. Inodes are never compared between hosts. The device has no part in it: a file that another device has with
-//! the same inode is a copy of it block by block, and devices have other numbers after a restart.
+//! [`LARGEST`] bytes. Inodes are never compared between hosts. Devices have no part in it: they get other numbers at a restart, and
+//! only a copy of a whole device has a file with the same inode and the same time of its change.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -86,14 +86,14 @@ impl FileState {
 /// How the content of a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// As far as the system has it in memory: nothing where it does not have all.
+    /// From memory alone. A file that the system does not hold there as a whole has no checksum.
     Cached,
     /// From wherever it is.
     Whole,
 }
 
-/// Reads the content of the file at `path`, which is in this state, for its checksum (CRC-64/NVME); nothing where it is larger than
-/// [`LARGEST`], or in another state before or after.
+/// Returns the checksum (CRC-64/NVME) of the content of the file at `path`, which is in this state. A file larger than [`LARGEST`],
+/// or in another state before or after, has none.
 ///
 /// # Errors
 /// It cannot be read.
@@ -321,7 +321,7 @@ mod tests {
         (state.seen.version, FileContent { is_young: false, ..FileContent::new(&state, checksum) })
     }
 
-    /// What a change of a file is told as, where the checksum of its content is known and where it is not.
+    /// Words for a change of a file: with a checksum of its content, and without one.
     fn told(change: impl Fn(&Path)) -> [Option<String>; 2] {
         [true, false].map(|has_checksum| {
             let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
-//! What is done with a path: it leads down from the folder that this program [holds](super::Held) nearest above it, and below
-//! that through no link. Where none is held, the folder above is the one that a person names, links followed; the last part
-//! is never followed.
+//! Functions that take a path. It leads down from the folder that this program [holds](super::Held) nearest above it, through no
+//! link. Where no folder is held, links in the path are a person's and are followed, but never the last part.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -87,7 +86,7 @@ pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
     create_with(path, ANYBODYS)
 }
 
-/// The same with a file that other users cannot read.
+/// Makes the file at `path` as [`create`] does; other users cannot read it.
 pub fn create_private(path: impl AsRef<Path>) -> io::Result<File> {
     create_with(path, 0o600)
 }

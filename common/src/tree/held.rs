@@ -1,8 +1,8 @@
 //! Folders that this program holds open, by their paths.
 //!
-//! The folder of a run, of a worker, of a cache, an output: whoever owns one opens it before a script runs, following the links
-//! that a person has put above it, and holds it as long as it is in use. Paths below it then lead down from what was opened,
-//! whatever stands in the place of the folder meanwhile.
+//! Run folders, folders of workers, caches and outputs have an owner in this program. It opens its folder before a script runs,
+//! through the links that a person has put above it, and holds it as long as it is in use. Paths below then lead down from the
+//! folder that was opened, even when something else has its name meanwhile.
 
 use std::collections::HashMap;
 use std::io;
