@@ -94,7 +94,7 @@ pub enum ClaimError {
 pub struct Claim {
     path: PathBuf,
     made_folder: bool,
-    /// What is done at its path goes to the folder that was claimed.
+    /// The folder that was claimed, whatever its path leads to meanwhile.
     folder: Held,
     /// Locked.
     file: File,

@@ -224,7 +224,7 @@ impl LocalStorage {
         done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.error(key, &error))
     }
 
-    /// The same with the name of an object.
+    /// Lets a thread that may wait for the disk do `work` with the key of an object.
     async fn with_key<T: Send + 'static>(
         &self,
         key: &str,
