@@ -25,6 +25,8 @@ const REPLACED: usize = 5;
 const DAMAGED: usize = 2;
 /// Objects below a folder that are deleted together: enough for several requests on their way at a time, and little memory.
 const DELETED_TOGETHER: usize = 8_000;
+/// How often objects below a folder are listed again once those that were listed are deleted.
+const LISTED_AGAIN: usize = 3;
 
 /// An error of the local disk, and not of a store.
 #[derive(Debug, thiserror::Error)]
@@ -141,13 +143,22 @@ pub trait StorageExt: Storage {
         self.delete_all(&[key.to_owned()]).await
     }
 
-    /// Removes all objects below `prefix` (a folder ending in `/`, or empty) but `kept`, while the rest is still listed.
-    /// What is written there meanwhile may stay.
+    /// Removes all objects below `prefix` (a folder ending in `/`, or empty) but `kept`, while the rest is still listed,
+    /// and lists them again until none is there, three times at most: a listing that is damaged on its way
+    /// names an object that is not there in place of one that is. What is written there meanwhile may stay.
     async fn delete_below(&self, prefix: &str, kept: Option<&str>) -> Result<(), StorageError> {
-        let keys = self.list(prefix, "").map_ok(|object| object.key);
-        let keys = keys.try_filter(|key| future::ready(Some(&**key) != kept));
-        let together = keys.try_chunks(DELETED_TOGETHER).map_err(|error| error.1);
-        together.try_for_each_concurrent(2, |keys| async move { self.delete_all(&keys).await }).await
+        for _ in 0..=LISTED_AGAIN {
+            let mut found = false;
+            let keys = self.list(prefix, "").map_ok(|object| object.key);
+            let keys =
+                keys.try_filter(|key| future::ready(Some(&**key) != kept)).inspect_ok(|_| found = true);
+            let together = keys.try_chunks(DELETED_TOGETHER).map_err(|error| error.1);
+            together.try_for_each_concurrent(2, |keys| async move { self.delete_all(&keys).await }).await?;
+            if !found {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Reads an object, or one version of it, into a new local file. The folder must exist; after an error the file may

@@ -261,6 +261,24 @@ async fn a_folder_of_many_objects_goes_page_by_page() {
     assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 18));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_whose_listing_is_damaged_goes_whole() {
+    let (server, _, keys) = with_objects(S3Settings::default(), 40).await;
+    let proxy = spoiled(&server, 20, Fault::Flip);
+    let storage = open(&server, proxy.endpoint()).await;
+    // A flipped bit is often one of a name: it is that of another object then, or of one that is not below the folder.
+    for round in 0..20 {
+        for key in &keys {
+            server.put_object(BUCKET, key, b"x");
+        }
+        while let Err(error) = storage.delete_below("many/", None).await {
+            assert!(error.is_retryable(), "{error}");
+        }
+        assert_eq!(server.objects(BUCKET), vec![], "round {round}");
+    }
+    assert!(proxy.count(Fault::Flip) > 5, "{}", proxy.count(Fault::Flip));
+}
+
 #[tokio::test]
 async fn a_server_that_deletes_one_object_at_a_time_is_asked_so() {
     let (server, storage, keys) =

@@ -8,14 +8,18 @@
 //! none (of one request, an algorithm that is named counts for nothing unless all have one), so a server that refuses them
 //! would need a second client; and it keeps the sum to itself, which what the server stored is compared with here.
 
+use std::borrow::Cow;
+
 use aws_sdk_s3::config::interceptors::AfterDeserializationInterceptorContextRef;
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::BoxError;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::operation::head_object::HeadObjectOutput;
-use aws_sdk_s3::types::ChecksumType;
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
+use aws_sdk_s3::types::{ChecksumType, CommonPrefix, EncodingType, Object};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::percent_decode_str;
 
 use super::failure::S3Failure;
 use crate::checksum::{StoredChecksum, crc32c};
@@ -104,6 +108,39 @@ pub(super) fn promised(answer: &GetObjectOutput, range: Option<(u64, u64)>) -> R
     Ok((length, size))
 }
 
+/// A page of a listing of what is below `prefix` in the bucket. One that names something else was damaged on its way, and
+/// one that is cut and does not say how to go on would lose the rest.
+pub(super) fn confirm_page(
+    page: ListObjectsV2Output,
+    prefix: &str,
+) -> Result<ListObjectsV2Output, S3Failure> {
+    if page.encoding_type().is_some_and(|encoding| *encoding != EncodingType::Url) {
+        return Err(S3Failure::no_s3_answer("it has names in an encoding that was not asked for"));
+    }
+    let objects = page.contents().iter().filter_map(Object::key);
+    let mut names = objects.chain(page.common_prefixes().iter().filter_map(CommonPrefix::prefix));
+    if let Some(other) = names.find(|name| !listed_name(&page, name).starts_with(prefix)) {
+        return Err(S3Failure::unanswered(format!(
+            "the listing of {prefix} has {other}, which is not in it"
+        )));
+    }
+    if page.is_truncated() == Some(true) && page.next_continuation_token().is_none() {
+        return Err(S3Failure::no_s3_answer("it lists a part, and does not say how to go on"));
+    }
+    Ok(page)
+}
+
+/// A name as a page of a listing has it: as in a form, with `+` for a space, where the server encodes names as it was
+/// asked to.
+pub(super) fn listed_name<'a>(page: &ListObjectsV2Output, name: &'a str) -> Cow<'a, str> {
+    match page.encoding_type() {
+        Some(EncodingType::Url) => {
+            Cow::Owned(percent_decode_str(&name.replace('+', " ")).decode_utf8_lossy().into_owned())
+        }
+        _ => Cow::Borrowed(name),
+    }
+}
+
 /// `bytes 3-7/20` gives 3, 7 and 20.
 fn parse_content_range(text: &str) -> Option<(u64, u64, u64)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
@@ -142,6 +179,35 @@ mod tests {
         ];
         for (answer, start, end, is_whole) in table {
             assert_eq!(promised(&answer, Some((start, end))).is_ok(), is_whole, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_listing_of_something_else_is_asked_for_again() {
+        let page = |names: &[&str]| {
+            let objects = names.iter().map(|name| Object::builder().key(*name).build());
+            ListObjectsV2Output::builder().set_contents(Some(objects.collect()))
+        };
+        let encoded = |names: &[&str]| page(names).encoding_type(EncodingType::Url);
+        let table = [
+            (page(&["a b/1", "a b/2"]), true),
+            (page(&["a b/1", "a c/2"]), false),
+            (page(&["a+b/1"]), false),
+            (encoded(&["a+b/1", "a%20b/2"]), true),
+            (encoded(&["a+b/1", "a%21b/2"]), false),
+            (encoded(&[]), true),
+            (page(&["a b/1"]).encoding_type(EncodingType::from("tsl")), false),
+            (page(&["a b/1"]).is_truncated(true).next_continuation_token("on"), true),
+            (page(&["a b/1"]).is_truncated(true), false),
+            (page(&[]).common_prefixes(CommonPrefix::builder().prefix("a b/c/").build()), true),
+            (page(&[]).common_prefixes(CommonPrefix::builder().prefix("a/c/").build()), false),
+        ];
+        for (page, is_listing) in table {
+            let page = page.build();
+            let told = format!("{page:?}");
+            let confirmed = confirm_page(page, "a b/");
+            assert_eq!(confirmed.is_ok(), is_listing, "{told}");
+            assert!(confirmed.err().is_none_or(|failure| failure.kind == StorageErrorKind::Unavailable));
         }
     }
 

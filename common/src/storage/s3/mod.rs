@@ -35,7 +35,6 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::DateTime;
 use aws_sdk_s3::types::EncodingType;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use percent_encoding::percent_decode_str;
 use tokio_util::task::TaskTracker;
 
 use crate::refusals::PATIENCE;
@@ -46,6 +45,7 @@ use super::{
     Version, Writer, is_valid_key, is_valid_prefix,
 };
 
+use answers::{confirm_page, listed_name};
 use conditions::Heeds;
 pub(super) use failure::causes;
 use failure::{NO_UPLOAD, S3Failure};
@@ -289,13 +289,9 @@ impl S3Storage {
                 request.set_delimiter(is_flat.then(|| "/".to_owned())).encoding_type(EncodingType::Url);
             request.set_start_after(start.clone()).set_continuation_token(token.clone()).send()
         };
-        let page = bucket.call(("list", &full, 0), request, Ok).await;
+        let page = bucket.call(("list", &full, 0), request, |page| confirm_page(page, &full)).await;
         let page = page.map_err(|failure| self.error(prefix, failure))?;
-        let is_encoded = page.encoding_type() == Some(&EncodingType::Url);
-        let named = |name: &str| {
-            let name = if is_encoded { decoded(name) } else { name.to_owned() };
-            name.strip_prefix(&self.prefix).map(str::to_owned)
-        };
+        let named = |name: &str| listed_name(&page, name).strip_prefix(&self.prefix).map(str::to_owned);
         let objects = page.contents().iter().filter_map(|object| {
             let key = named(object.key()?).filter(|key| listed == Listed::AllNames || is_valid_key(key))?;
             let etag = object.e_tag().unwrap_or_default();
@@ -323,11 +319,6 @@ enum Listed {
     AllNames,
     /// The objects of the folder itself that can be used here, and its folders.
     Folder,
-}
-
-/// A name as a server wrote it that was asked for `encoding-type=url`: as in a form, with `+` for a space.
-fn decoded(name: &str) -> String {
-    percent_decode_str(&name.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 fn failed(place: String, key: &str, failure: S3Failure) -> StorageError {
