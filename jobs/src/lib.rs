@@ -73,7 +73,7 @@ pub mod update;
 pub use caller::{Caller, JobView, Unattended, Uploads};
 pub use failure::{Failure, FailureKind, OutputAway, OutputExists, ServerFault};
 pub use homes::Whereabouts;
-pub use interrupts::{Interrupts, Uninterrupted};
+pub use interrupts::{Interrupt, Interrupts, Uninterrupted};
 #[cfg(feature = "serve")]
 pub use serving::{
     code, compare, error_groups, fleet, idempotency, index, intake, mini_batches, phase, pictures, preview,

@@ -250,7 +250,7 @@ async fn listen(
                     continue;
                 }
                 caller.note(&format_args!("{name}: stopping; once more ends the program at once"));
-                EndReason::Interrupted { signal: name.to_owned() }
+                EndReason::Interrupted { signal: name.to_string() }
             }
             who = canceled_by(&folder, outer.as_deref()), if !asked => {
                 caller.note(&format_args!("canceled by {who}: stopping"));

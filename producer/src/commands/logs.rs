@@ -73,7 +73,7 @@ async fn follow(home: &dyn JobHome, name: Option<&str>) -> Result<ExitCode, Fail
     let mut log =
         Follower { file, offset: 0, tail: LogTail::new(Arc::clone(home.storage())).from_the_beginning() };
     if !seen.result.state.is_final() {
-        let mut signals = Signals::catch()?;
+        let mut signals = Signals::catch();
         let (view, _shown) = tokio::sync::watch::channel(Shown::default());
         let followed = async {
             loop {

@@ -47,7 +47,7 @@ use prs_worker::survive_file_size_limit;
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
 use crate::terminal::log::{Level, log};
-use crate::terminal::output;
+use crate::terminal::{output, signals};
 
 pub(crate) use completions::answer as answer_shell;
 
@@ -71,7 +71,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         _ => "prs",
     };
     let work = async {
-        survive_file_size_limit().context("cannot catch signals")?;
+        survive_file_size_limit().and_then(|()| signals::hear(format)).context("cannot catch signals")?;
         if let Some((name, whereabouts)) = arguments.command.job_mut() {
             *name = naming::resolve(name, &whereabouts.settled()?).await?;
         }

@@ -22,7 +22,7 @@ pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failur
     if seen.result.state.is_final() {
         return report(format, &seen.result, &home.called());
     }
-    let signals = Signals::catch()?;
+    let signals = Signals::catch();
     let (view, shown) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(shown.into()));
     let followed = follow(&*home, seen, view, signals).await;

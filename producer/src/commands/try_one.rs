@@ -9,6 +9,7 @@ use anyhow::Context;
 use indicatif::HumanBytes;
 use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
+use prs_jobs::Interrupts;
 use prs_jobs::paths::shown;
 use prs_jobs::submit::local::Python;
 use prs_jobs::submit::resume_hint::ResumeHint;
@@ -28,7 +29,7 @@ use crate::trial::{Chosen, Found, Shown, TestData, Trial, Wanted, describe, test
 
 /// Runs one mini-batch here, and shows what would be written.
 pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch();
     let hint = ResumeHint::default();
     let found = Box::pin(hint.unless_interrupted(&mut signals, Trial::find(arguments))).await?;
     let trial = match found {
@@ -170,19 +171,21 @@ fn debugger(arguments: &Try) -> Debugger {
     }
 }
 
-/// Runs it to its end. Ctrl-C is the script's, which gets it from the terminal as this program does.
+/// Runs it to its end. Ctrl-C on a terminal is the script's, which gets it as this program does.
 async fn run(with: &Foreground<'_>, local: &[u8], signals: &mut Signals) -> Result<Tried, Failure> {
     let mut running = Box::pin(run_in_foreground(with, local));
     let ended = loop {
         tokio::select! {
             ended = &mut running => break ended,
-            name = signals.next() => if name != "Ctrl-C" {
+            one = signals.next() => if !one.may_be_a_slip {
                 with.stop.cancel();
             },
         }
     };
     ended.map_err(|error| match error {
-        ForegroundError::Stopped => Failure::interrupted("stopped (SIGTERM)"),
+        ForegroundError::Stopped => {
+            Failure::interrupted(format_args!("stopped ({})", signals.seen().unwrap_or("SIGTERM")))
+        }
         ForegroundError::Debugger(_) => Failure::usage(error),
         ForegroundError::Prepare { .. } | ForegroundError::Start(_) => anyhow::Error::from(error).into(),
     })

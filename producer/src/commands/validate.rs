@@ -103,7 +103,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     if !spec.is_built_in() {
         code_notes::check(&spec, &code.files, &Screen)?;
     }
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch();
     let looking = async {
         let trial = Trial::of_spec(spec).await?;
         let script = look_at_script(&trial, on_fleet).await?;

@@ -51,7 +51,7 @@ impl Caller for Screen {
     }
 
     fn interrupts(&self) -> Result<Box<dyn Interrupts>, Failure> {
-        Ok(Box::new(Signals::catch()?))
+        Ok(Box::new(Signals::catch()))
     }
 
     fn follow(&self, job: JobView) -> BoxFuture<'static, ()> {

@@ -8,7 +8,7 @@
 //! | `table` | columns side by side |
 //! | `fit` | one line of words and a bar, for a width |
 //! | `log` | what is logged |
-//! | `signals` | Ctrl-C and SIGTERM |
+//! | `signals` | Ctrl-C, SIGTERM and SIGHUP |
 
 pub(crate) mod colours;
 pub(crate) mod fit;

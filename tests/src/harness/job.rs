@@ -229,6 +229,16 @@ impl Job {
         self.start(&[&["submit", &file, "--run-dir", &run, "-o", "json"], more].concat())
     }
 
+    /// The same by a shell that ignores signals of these names, as `nohup` does.
+    pub fn start_submit_ignoring(&self, names: &str) -> Live {
+        let file = self.write_job_file();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("trap '' {names}; exec \"$@\""), "sh"]);
+        let mut command = through(shell, &program("prs"));
+        command.arg("submit").arg(file).arg("--run-dir").arg(self.run.path()).args(["-o", "json"]);
+        self.start_command(command, Stdio::null())
+    }
+
     /// Submits in `group`, and waits.
     pub fn submit_in(&self, group: &Cgroup) -> Ended {
         let file = self.write_job_file();

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Ended;
 use crate::deadline::wait_for;
@@ -29,6 +32,7 @@ impl Live {
     /// Starts `command`, which has its standard input; its output goes to files below `folder`.
     pub(super) fn start(mut command: Command, folder: &std::path::Path, name: &str) -> Self {
         let (stdout, stderr) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
+        hear_signals();
         command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
         let arguments = command.get_args().map(|one| one.to_string_lossy().into_owned()).collect();
         let started = Instant::now();
@@ -45,6 +49,12 @@ impl Live {
     /// What it has written to standard output so far.
     pub fn stdout(&self) -> String {
         read(&self.stdout)
+    }
+
+    /// Reads what it has written to standard output so far, also while something else has hold of the command.
+    pub fn stdout_file(&self) -> impl Fn() -> String + use<> {
+        let path = self.stdout.clone();
+        move || read(&path)
     }
 
     /// Waits until this is on its standard output.
@@ -156,6 +166,25 @@ impl Drop for Live {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Has commands hear Ctrl-C where the tests do not: a shell that starts them in the background has them ignore it, and what
+/// they start would ignore it, too. A signal that is caught is none that is ignored by what is started.
+fn hear_signals() {
+    static HEARD: OnceLock<Runtime> = OnceLock::new();
+    HEARD.get_or_init(|| {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        for number in [Signal::INT, Signal::HUP].map(Signal::as_raw) {
+            if ignored & (1 << (number - 1)) != 0 {
+                let _context = runtime.enter();
+                drop(signal(SignalKind::from_raw(number)).unwrap());
+            }
+        }
+        runtime
+    });
 }
 
 fn read(path: &std::path::Path) -> String {

@@ -1,6 +1,6 @@
 """Runs a command on a terminal of so many columns, and writes what it shows there to standard output.
 
-At the signal USR1 the terminal gets half as many columns.
+At the signal USR1 the terminal gets half as many columns; at USR2 Ctrl-C is pressed.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ def resize(columns: int) -> None:
 
 resize(int(sys.argv[1]))
 signal.signal(signal.SIGUSR1, lambda *_: resize(int(sys.argv[1]) // 2))
+signal.signal(signal.SIGUSR2, lambda *_: os.write(master, b"\x03"))
 child = os.fork()
 if child == 0:
     os.close(master)

@@ -27,6 +27,7 @@ mod pipeline_starts;
 mod program_names;
 mod progress;
 mod resume;
+mod signals;
 mod step_outputs;
 mod surroundings;
 mod thresholds;

@@ -85,9 +85,9 @@ fn a_job_that_no_worker_serves_says_so_everywhere() {
     assert!(waits.stderr().contains(told), "{}", waits.stderr());
     assert!(waits.stderr().contains("1 worker serves somebody"), "{}", waits.stderr());
     waits.interrupt();
-    waits.wait_until_said("once more leaves it");
-    waits.interrupt();
-    waits.wait().expect_code(130);
+    let left = waits.wait();
+    left.expect_code(130);
+    assert!(left.stderr.contains("the job goes on; prs stream "), "{}", left.stderr);
 
     let detached = fleet.start_submit(&job, &["--detach"]).wait();
     detached.expect_code(0);
@@ -109,13 +109,20 @@ fn a_terminal_shows_that_a_job_waits_for_a_worker() {
     let fleet = Fleet::shared();
     let job = on_fleet(fleet, "nobody-seen", ECHO);
     let file = job.write_job_file().display().to_string();
-    let mut submit = job.start_on_terminal(80, &["submit", &file]);
     let shows = "no worker serves the compute target nobody-seen";
-    submit.wait_until("the phase", || true);
-    wait_for("the phase", PATIENCE, || {
-        let text = submit.stdout();
-        (text.contains("waiting 0:0") && text.contains(shows)).then_some(())
-    });
+    let start = || {
+        let mut submit = job.start_on_terminal(80, &["submit", &file]);
+        let seen = submit.stdout_file();
+        submit.wait_until("the phase", || seen().contains("waiting 0:0") && seen().contains(shows));
+        // Ctrl-C is pressed.
+        assert!(submit.signal(Signal::USR2));
+        submit.wait_until_printed("once more leaves it");
+        submit
+    };
+    let mut left = start();
+    assert!(left.signal(Signal::USR2));
+    left.wait().expect_code(130);
+    let submit = start();
     let _worker = worker(fleet, &job, "nobody-seen");
     submit.wait().expect_code(0);
 }

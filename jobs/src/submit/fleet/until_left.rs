@@ -1,4 +1,5 @@
-//! Waiting for the end of what a fleet does, which a user may leave: the first Ctrl-C says what the second one does.
+//! Waiting for the end of what a fleet does, which a user may leave: of Ctrl-C on a terminal the first says what the second one
+//! does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,13 +19,13 @@ pub(crate) async fn until_left<T>(
     loop {
         tokio::select! {
             result = &mut ended => return result.map(Some),
-            name = interrupts.next() => {
-                if asked {
+            wish = interrupts.next() => {
+                if asked || !wish.may_be_a_slip {
                     return Ok(None);
                 }
                 asked = true;
                 caller.note(&format_args!(
-                    "{name}: the {what} goes on without this program; once more leaves it, prs cancel {id} ends it"
+                    "{wish}: the {what} goes on without this program; once more leaves it, prs cancel {id} ends it"
                 ));
             }
         }

@@ -1,5 +1,7 @@
 //! Waiting for a job that was handed in: publishes its plan meanwhile, shows its progress, and can be left at any time.
 
+use std::time::Duration;
+
 use prs_common::ledger::Duty;
 use prs_orchestrator::plan::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::{JobContext, JobRecord, JobResult};
@@ -13,6 +15,9 @@ use crate::homes::fleet::{note_who_serves, until_ended};
 use crate::interrupts::Interrupts;
 use crate::standing::Shown;
 
+/// How long it may take to let go of the plan.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Leaves a job to its nodes: one of them publishes the plan.
 pub(crate) async fn leave(submitted: Submitted, caller: &dyn Caller) {
     let Submitted { job, record, owner, .. } = submitted;
@@ -22,7 +27,7 @@ pub(crate) async fn leave(submitted: Submitted, caller: &dyn Caller) {
     Box::pin(note_who_serves(&*job.membership, &record, caller)).await;
 }
 
-/// Publishes the plan of a job and waits for its end; nothing where the user left it. The first Ctrl-C says what the second does: leave.
+/// Publishes the plan of a job and waits for its end; nothing where the user left it.
 pub(crate) async fn wait(
     submitted: Submitted,
     interrupts: &mut dyn Interrupts,
@@ -36,7 +41,8 @@ pub(crate) async fn wait(
     };
     let waited = follow(&job, &record, interrupts, caller).await;
     stop.cancel();
-    if let Err(panic) = scheduling.await {
+    // A server that does not answer keeps nobody here; the lease runs out.
+    if let Ok(Err(panic)) = tokio::time::timeout(GRACE, scheduling).await {
         caller.note(&format_args!("publishing the plan broke: {panic}; a node goes on with it"));
     }
     waited

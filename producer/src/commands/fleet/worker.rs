@@ -24,6 +24,7 @@ pub(crate) async fn worker(arguments: Worker) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(arguments: Worker) -> Result<Code, Failure> {
+    let signals = Signals::catch_for_service();
     let urls = arguments.servers.urls()?;
     let host = Host::detect();
     let name = arguments.name.unwrap_or_else(|| host.name.clone());
@@ -58,7 +59,7 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
         name,
     };
     let end = NodeEnd::default();
-    let caller = listen(Signals::catch().map_err(Failure::usage)?, end.clone());
+    let caller = listen(signals, end.clone());
     let fleet = tokio::select! {
         fleet = connect_fleet(&urls) => fleet?,
         () = end.drain.cancelled() => return Ok(Code::Completed),
@@ -99,12 +100,16 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
     Ok(code)
 }
 
-/// The first SIGTERM or SIGINT drains the worker, the second stops it at once.
+/// The first signal drains the worker, the second stops it at once.
 fn listen(mut signals: Signals, end: NodeEnd) -> JoinHandle<()> {
     tokio::spawn(async move {
         for token in [&end.drain, &end.stop] {
             signals.next().await;
             token.cancel();
+        }
+        // Others say nothing new.
+        loop {
+            signals.next().await;
         }
     })
 }

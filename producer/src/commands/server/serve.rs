@@ -24,7 +24,7 @@ use crate::terminal::signals::Signals;
 /// The variable with a token that the server enters into the registry.
 const FIRST_TOKEN: &str = "PRS_TOKEN";
 
-/// Serves until Ctrl-C or SIGTERM.
+/// Serves until Ctrl-C, SIGTERM or SIGHUP.
 pub(crate) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode, Failure> {
     if arguments.link {
         let (url, link) = ask_for_link(&arguments.listen).map_err(Failure::usage)?;
@@ -41,7 +41,7 @@ pub(crate) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
     let whereabouts = arguments.whereabouts.settled()?;
     let place = place(&whereabouts);
     // Before anything is said that would have to be taken back.
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch_for_service();
     let options = Options {
         listen: arguments.listen.clone(),
         url: arguments.url.clone(),
@@ -62,7 +62,10 @@ pub(crate) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         direct: Direct { downloads: arguments.direct_downloads, uploads: arguments.direct_uploads },
         commit: env!("PRS_COMMIT").strip_prefix("commit ").unwrap_or("unknown"),
     };
-    let server = Box::pin(Server::start(&options, whereabouts, place.clone())).await.map_err(failure)?;
+    let server = tokio::select! {
+        server = Box::pin(Server::start(&options, whereabouts, place.clone())) => server.map_err(failure)?,
+        _ = signals.next() => return Ok(Code::Completed.into()),
+    };
     let record = Served { url: server.url().to_owned(), link: server.link() };
     output::print(format, &record, |record| {
         let login = record
