@@ -411,6 +411,29 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
 }
 
 #[test]
+fn a_job_is_left_though_no_server_answers() {
+    let fleet = Fleet::shared();
+    let addresses = fleet.addresses();
+    let ways = addresses.map(TcpProxy::start);
+    let through = |value: String| {
+        let ways = addresses.iter().zip(&ways);
+        ways.fold(value, |value, (to, way)| value.replace(&to.to_string(), &way.address().to_string()))
+    };
+    let variables = fleet.variables().into_iter();
+    let job = variables.fold(job(fleet, ECHO, "left-alone"), |job, (name, value)| {
+        job.with_own_variable(&name, &through(value))
+    });
+    let mut submit = fleet.start_submit(&job, &[]);
+    submit.wait_until_said("prs worker --target left-alone");
+    ways.iter().for_each(TcpProxy::cut_off);
+    let watch = Stopwatch::start();
+    assert!(submit.signal(Signal::TERM));
+    let left = submit.wait();
+    assert!(watch.elapsed() < Duration::from_secs(2), "{:?}", watch.elapsed());
+    refused(&left, 130, &["the job goes on; prs stream test-job-"]);
+}
+
+#[test]
 fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
     let fleet = Fleet::shared();
     let target = "handed-in";
