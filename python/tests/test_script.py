@@ -218,13 +218,30 @@ def test_tracebacks_begin_in_the_script(start):
     assert "score.py" in traceback
 
 
+RETRIES = (
+    "def retries(times, on_error=None):\n    def w(f):\n        def g(*a, **k):\n            if on_error:\n"
+    "                on_error.__name__\n            return f(*a, **k) if times else None\n        return g\n"
+    "    return w\n"
+)
+WRAPS = (
+    "import functools\ndef wraps(f):\n    @functools.wraps(f)\n    def g(*a, **k):\n"
+    "        return f(*a, **k)\n    return g\n"
+)
+HOLDER = (
+    "class Holder:\n    def __init__(self, f):\n        self.f, self.times = f, 1\n"
+    "    def __call__(self, *a, **k):\n        return self.f(*a, **k)\n"
+)
+
+
 @pytest.mark.parametrize(
     ("definition", "count"),
     [
         ("def run(mini_batch):\n    return [1]", "1"),
         ("def run(a, b):\n    return [2]", "2"),
-        ("def run(mini_batch, anything=None):\n    return [1 if anything is None else 2]", "2"),
+        ("def run(mini_batch, anything=None):\n    return [1 if anything is None else 2]", "1"),
+        ("def run(mini_batch, anything=None, *more):\n    return [1 if anything is None else 2]", "1"),
         ("def run(*args):\n    return [len(args)]", "2"),
+        ("def run(mini_batch, *more):\n    return [1 + len(more)]", "2"),
         ("def run(a, *, key=1):\n    return [1]", "1"),
         ("class C:\n    def run(self, a):\n        return [1]\nrun = C().run", "1"),
         ("class C:\n    def run(self, a, b):\n        return [2]\nrun = C().run", "2"),
@@ -242,6 +259,48 @@ def test_tracebacks_begin_in_the_script(start):
             "    return g\n@w\ndef run(a, b):\n    return [2]",
             "2",
         ),
+        # A decorator without functools.wraps that holds more than the function: its own is called run.
+        (RETRIES + "@retries(2, on_error=print)\ndef run(a):\n    return [1]", "1"),
+        (RETRIES + "@retries(2, on_error=print)\ndef run(a, b):\n    return [2]", "2"),
+        (RETRIES + "@retries(2, on_error=lambda e: e)\n@retries(1)\ndef run(a):\n    return [1]", "1"),
+        # The decorator itself takes one, whatever it was put on.
+        (
+            "import functools\ndef w(f):\n    @functools.wraps(f)\n    def g(a):\n        return f(a, 0)\n"
+            "    return g\n@w\ndef run(a, b):\n    return [1 if b == 0 else 2]",
+            "1",
+        ),
+        # Callable objects: of a class that holds the function, of one that copies its names, and methods.
+        (HOLDER + "run = Holder(lambda a: [1])", "1"),
+        (HOLDER + "run = Holder(lambda a, b: [2])", "2"),
+        (HOLDER + "run = Holder(lambda a, model=1: [model])", "1"),
+        (HOLDER + "run = Holder(lambda a: [1]).__call__", "1"),
+        (
+            HOLDER
+            + "import functools\ndef run(a):\n    return [1]\n"
+            + "run = functools.update_wrapper(Holder(run), run)",
+            "1",
+        ),
+        (
+            "import functools\n@functools.lru_cache\ndef cached(a):\n    return [1]\n"
+            "def run(a):\n    return cached(len(a))",
+            "1",
+        ),
+        (WRAPS + "class C:\n    @wraps\n    def run(self, a):\n        return [1]\nrun = C().run", "1"),
+        (WRAPS + "class C:\n    @wraps\n    def run(self, a, b):\n        return [2]\nrun = C().run", "2"),
+        (WRAPS + "class C:\n    @wraps\n    def __call__(self, a):\n        return [1]\nrun = C()", "1"),
+        (WRAPS + "class C:\n    @wraps\n    def __call__(self, a, b):\n        return [2]\nrun = C()", "2"),
+        # Partials, with arguments in front and by name, of functions and of decorated ones.
+        ("import functools\ndef f(a, model):\n    return [model]\nrun = functools.partial(f, model=1)", "1"),
+        (WRAPS + "@wraps\ndef f(x, a):\n    return [1]\nrun = functools.partial(f, 0)", "1"),
+        (WRAPS + "@wraps\ndef f(x, a, b):\n    return [2]\nrun = functools.partial(f, 0)", "2"),
+        (WRAPS + "@wraps\ndef f(a, model):\n    return [model]\nrun = functools.partial(f, model=1)", "1"),
+        (
+            RETRIES
+            + "import functools\n@retries(1)\ndef f(x, a):\n    return [1]\nrun = functools.partial(f, 0)",
+            "1",
+        ),
+        # One that holds itself.
+        ("def w():\n    def g(*a):\n        return [len(a)] if g else []\n    return g\nrun = w()", "2"),
         ("run = lambda mini_batch: ['1']", "1"),
         ("run = sorted", "/data/a"),
     ],

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from types import ModuleType
 from typing import Any, Callable, NamedTuple
 
+from azureml_user.parallel_run.arity import takes_context
 from azureml_user.parallel_run.errors import ScriptError
 
 _CALL = "__call__"
@@ -42,7 +43,7 @@ class Script:
         self.shutdown = _optional(module, "shutdown")
         self.streaming = _streaming(module) if streams else None
         self.run = _function(module, "run") if self.streaming is None else self.streaming.enqueue
-        self.takes_context = _takes_second(self.run, "enqueue" if streams else "run")
+        self.takes_context = takes_context(self.run, "enqueue" if streams else "run")
         self.is_async = self.streaming is None and is_async(self.run)
 
     @property
@@ -189,7 +190,7 @@ def _streaming(module: ModuleType) -> Streaming:
             )
     finished, all_processed, number = functions
     assert finished is not None
-    return Streaming(enqueue, _takes_second(enqueue, "enqueue"), finished, all_processed, number)
+    return Streaming(enqueue, takes_context(enqueue, "enqueue"), finished, all_processed, number)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -210,47 +211,3 @@ def is_pending(result: Any) -> bool:
 def is_awaited(result: Any) -> bool:
     """Whether what a plain `run()` returned is awaited, or gathered: no awaitable is a result."""
     return any(hasattr(type(result), name) for name in ("__await__", "__aiter__"))
-
-
-def _takes_second(run: Callable[..., Any], name: str = "run") -> bool:
-    """Whether `run` takes a second positional parameter, which is then the context; refuses what cannot be
-    called with one or two arguments."""
-    try:
-        parameters = list(inspect.signature(_behind_wrapper(run)).parameters.values())
-    except (TypeError, ValueError):
-        # Built in another language and silent about its parameters: one argument is the common form.
-        return False
-    kinds = inspect.Parameter
-    positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-    takes_any = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
-    required = [p.name for p in positional if p.default is kinds.empty]
-    keywords = [p.name for p in parameters if p.kind is kinds.KEYWORD_ONLY and p.default is kinds.empty]
-    expected = f"{name}(mini_batch) or {name}(mini_batch, mini_batch_context) is expected"
-    if keywords:
-        raise ScriptError("TypeError", f"{name}() requires the keyword argument {keywords[0]!r}; {expected}")
-    if len(required) > 2:
-        raise ScriptError(
-            "TypeError", f"{name}() requires {len(required)} arguments ({', '.join(required)}); {expected}"
-        )
-    if not positional and not takes_any:
-        raise ScriptError("TypeError", f"{name}() takes no argument; {expected}")
-    return takes_any or len(positional) > 1
-
-
-def _behind_wrapper(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The function a bare decorator (`def wrapper(*args, **kwargs)` without `functools.wraps`) hides."""
-    while inspect.isfunction(run) and not hasattr(run, "__wrapped__"):
-        code = run.__code__
-        hidden = [cell.cell_contents for cell in run.__closure__ or () if _is_set(cell)]
-        functions = [value for value in hidden if callable(value)]
-        if code.co_argcount or not code.co_flags & inspect.CO_VARARGS or len(functions) != 1:
-            break
-        run = functions[0]
-    return run
-
-
-def _is_set(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False

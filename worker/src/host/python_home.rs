@@ -28,6 +28,7 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources![
     "__init__.py",
     "parallel_run/__init__.py",
+    "parallel_run/arity.py",
     "parallel_run/command.py",
     "parallel_run/column_types.py",
     "parallel_run/concurrent.py",
