@@ -51,7 +51,8 @@ impl Making<'_> {
                 for notice in loaded.notices {
                     self.connection.notice(py, notice).map_err(failed)?;
                 }
-                Ok(((loaded.records > 0).then_some(loaded.frame), loaded.records))
+                let items = if mini_batch.is_group { loaded.records.min(1) } else { loaded.records };
+                Ok(((loaded.records > 0).then_some(loaded.frame), items))
             }
             Work::Objects { .. } | Work::Slice(_) | Work::Slices(_) | Work::Stored { .. } => {
                 let message = "the data of the mini-batch is not on this node: the agent did not fetch it";

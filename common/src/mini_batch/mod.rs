@@ -43,6 +43,9 @@ struct Head<'a> {
     input: u32,
     #[serde(borrow, with = "serde_bytes", default, skip_serializing_if = "is_empty")]
     keys: &'a [u8],
+    /// Of what has keys alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_group: bool,
 }
 
 fn is_empty(bytes: &&[u8]) -> bool {
@@ -59,6 +62,8 @@ pub struct MiniBatch<'a> {
     /// What the files of it have in common, where the job has `partition_keys`: encoded [`PathColumn`]s in the order of
     /// the keys.
     pub keys: &'a [u8],
+    /// Whether it is a group of rows with the same `keys`, and as such one item.
+    pub is_group: bool,
     /// The data.
     pub work: Work<'a>,
 }
@@ -274,18 +279,18 @@ impl ObjectSource<'_> {
 impl<'a> MiniBatch<'a> {
     /// One whose files have no keys in common.
     pub fn new(index: MiniBatchIndex, input: u32, work: Work<'a>) -> Self {
-        Self { index, input, keys: &[], work }
+        Self { index, input, keys: &[], is_group: false, work }
     }
 
     /// Reads a descriptor, borrowing from `body`.
     pub fn decode(body: &'a [u8]) -> Result<Self, Error> {
         let mut body = message_pack::reader(body);
-        let Head { location, index, input, keys } = Head::deserialize(&mut body)?;
+        let Head { location, index, input, keys, is_group } = Head::deserialize(&mut body)?;
         let work = Work::deserialize(&mut body)?;
         if work.location() != location {
             return Err(Error::custom("a mini-batch whose data is not where it says first"));
         }
-        Ok(Self { index, input, keys, work })
+        Ok(Self { index, input, keys, is_group, work })
     }
 
     /// The index alone, from an encoded descriptor.
@@ -302,8 +307,8 @@ impl<'a> MiniBatch<'a> {
 
     /// Writes the descriptor.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { index, input, keys, ref work } = *self;
-        let head = Head { location: work.location(), index, input, keys };
+        let Self { index, input, keys, is_group, ref work } = *self;
+        let head = Head { location: work.location(), index, input, keys, is_group };
         let mut body = Vec::new();
         rmp_serde::encode::write(&mut body, &head)
             .and_then(|()| rmp_serde::encode::write(&mut body, &self.work))
@@ -316,9 +321,10 @@ impl<'a> MiniBatch<'a> {
         id_of(self.index)
     }
 
-    /// Input items as far as the plan knows: files, or records.
+    /// Input items as far as the plan knows: files, records, or a group.
     pub fn items(&self) -> u64 {
         match &self.work {
+            _ if self.is_group => 1,
             Work::Files { paths, .. } => paths.len() as u64,
             Work::Objects { files, .. } => files.len() as u64,
             Work::Slice(slice) => slice.records,

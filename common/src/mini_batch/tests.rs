@@ -69,8 +69,8 @@ fn every_kind() -> [(Work<'static>, bool); 8] {
 fn descriptors_survive_the_wire_and_borrow_from_it() {
     for index in [7, 1 << 40] {
         for (work, is_local) in every_kind() {
-            let keys = if index == 7 { &[][..] } else { &[1, 2] };
-            let mini_batch = MiniBatch { index, input: 300, keys, work };
+            let (keys, is_group) = if index == 7 { (&[][..], false) } else { (&[1, 2][..], is_local) };
+            let mini_batch = MiniBatch { index, input: 300, keys, is_group, work };
             let body = mini_batch.encode();
             assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
             assert_eq!(MiniBatch::peek_index(&body).unwrap(), index);
@@ -87,7 +87,8 @@ fn a_descriptor_says_first_where_its_data_is_and_is_held_to_it() {
         let mini_batch = MiniBatch::new(7, 3, work);
         let work = rmp_serde::to_vec(&mini_batch.work).unwrap();
         let forged = |location| {
-            let head = rmp_serde::to_vec(&Head { location, index: 7, input: 3, keys: &[] }).unwrap();
+            let head = rmp_serde::to_vec(&Head { location, index: 7, input: 3, keys: &[], is_group: false })
+                .unwrap();
             [head, work.clone()].concat()
         };
         for location in [Location::Local, Location::Stores, Location::Stored] {

@@ -22,7 +22,7 @@ use crate::source_line::SourceLine;
 pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.

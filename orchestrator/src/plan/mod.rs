@@ -262,6 +262,7 @@ pub fn plan(
         size: 1,
         bytes: 0,
         first_bytes: spec.first_bytes.unwrap_or(u64::MAX),
+        of_groups: spec.shuffle == Some(ShuffleStage::Run),
         notes_contents: spec.first_bytes.is_none() && (spec.allow_reuse || spec.shuffle.is_some()),
         of_input: 0,
         stopped: false,
@@ -353,6 +354,8 @@ struct Sink<'a> {
     bytes: usize,
     /// Bytes of an input behind which nothing more of it is wanted.
     first_bytes: u64,
+    /// Whether its mini-batches are groups that a shuffle has put together.
+    of_groups: bool,
     /// Whether a later job may compare the contents of local files with its own.
     notes_contents: bool,
     /// Bytes of the tables of the present input so far.
@@ -373,7 +376,7 @@ impl Sink<'_> {
     /// The same of one whose files have `keys` in common.
     fn push_with(&mut self, input: u32, keys: &[u8], work: Work<'_>) -> ControlFlow<()> {
         self.of_input = self.of_input.saturating_add(table_bytes(&work));
-        let mini_batch = MiniBatch { index: self.next, input, keys, work };
+        let mini_batch = MiniBatch { index: self.next, input, keys, is_group: self.of_groups, work };
         if self.batch.bodies.is_empty() {
             self.batch.first = self.next;
         }

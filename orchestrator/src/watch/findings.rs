@@ -1,6 +1,7 @@
 //! What a job found out, put together at its end from what its segments tell.
 
 use prs_common::job::JobSpec;
+use prs_common::job::shuffle::ShuffleStage;
 use prs_common::ledger::{JobProgress, JobState};
 
 use crate::job::errors::ErrorGroup;
@@ -26,6 +27,8 @@ pub(super) fn findings(
         ..Findings::default()
     };
     let Some(catalog) = catalog else { return ended };
+    // A group is one item, and may well have many rows in the result.
+    let of_groups = spec.shuffle == Some(ShuffleStage::Run);
     // Only `errors` shows tracebacks.
     let brief = |group| ErrorGroup { traceback: String::new(), ..group };
     let groups = ErrorList::new(&catalog.errors, init_errors).errors;
@@ -33,7 +36,7 @@ pub(super) fn findings(
         mini_batches_missing: catalog.missing(),
         mini_batches_unlisted: catalog.unlisted(),
         tries: catalog.try_counts(),
-        surplus: Some(catalog.surplus).filter(|surplus| surplus.mini_batches > 0),
+        surplus: Some(catalog.surplus).filter(|surplus| surplus.mini_batches > 0 && !of_groups),
         distinct_errors: groups.len() as u64,
         errors: groups.into_iter().take(SHOWN).map(brief).collect(),
         ..ended

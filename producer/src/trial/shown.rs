@@ -77,7 +77,8 @@ pub(crate) fn describe(mini_batch: &MiniBatch<'_>) -> String {
     let names = mini_batch.file_names();
     let what = match (&mini_batch.work, names.as_slice()) {
         (Work::Slice(_) | Work::Slices(_), _) => {
-            format!("{}, {}", count(mini_batch.items(), "row"), mini_batch.detail())
+            let rows = mini_batch.work.slices().iter().map(|slice| slice.records).sum();
+            format!("{}, {}", count(rows, "row"), mini_batch.detail())
         }
         (_, []) => mini_batch.detail(),
         (_, [only]) => format!("1 file, {only}"),

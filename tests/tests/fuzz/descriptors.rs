@@ -84,7 +84,8 @@ impl Target for Descriptors {
             _ => Work::Unreadable { origin, offset: start, reason: version },
         };
         let keys = if random.below(2) == 0 { &[][..] } else { reader };
-        let mini_batch = MiniBatch { index: random.below(1 << 33), input: 1, keys, work };
+        let is_group = !keys.is_empty() && random.below(2) == 0;
+        let mini_batch = MiniBatch { index: random.below(1 << 33), input: 1, keys, is_group, work };
         let body = mini_batch.encode();
         assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
         body

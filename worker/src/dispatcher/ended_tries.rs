@@ -28,7 +28,8 @@ fn miss(record: &mut TryRecord, run: Option<SourceLine>) -> ErrorDetail {
     let (items, returned) = (record.items, record.returned);
     let elements = if returned == 1 { "element" } else { "elements" };
     RETURNED_TOO_FEW.clone_into(&mut record.category);
-    record.message = format!("run() returned {returned} {elements} for {items} items");
+    let of = if items == 1 { "item" } else { "items" };
+    record.message = format!("run() returned {returned} {elements} for {items} {of}");
     ErrorDetail::new(RETURNED_TOO_FEW, run, "")
 }
 
