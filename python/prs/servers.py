@@ -87,8 +87,9 @@ class Place:
 
     def environment(self) -> dict[str, str]:
         """The variables of a command: those of this process, with the URLs, and with this interpreter for
-        scripts of jobs that name none."""
+        scripts of jobs that name none. The server that one of them may name is no place of the program."""
         variables = dict(os.environ)
+        variables.pop("PRS_SERVER", None)
         if sys.prefix != sys.base_prefix:
             variables["VIRTUAL_ENV"] = sys.prefix
         if isinstance(self.fleet, Fleet):

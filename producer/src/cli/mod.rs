@@ -380,6 +380,26 @@ impl Command {
         if let Asks::Job(name, whereabouts) = self.asks() { Some((name, whereabouts)) } else { None }
     }
 
+    /// Refuses a command about jobs that `server` is said to have, the server of prs that a variable names, where nothing else
+    /// says where they are: another job, of this machine, would be meant.
+    pub(crate) fn refuse_server(&mut self, server: Option<&str>) -> Result<(), Failure> {
+        let has_no_jobs_there =
+            matches!(self, Self::Validate(_) | Self::Try(_) | Self::Serve(_) | Self::TakeUp(_));
+        let servers = match self.asks() {
+            Asks::Servers(servers) => servers,
+            Asks::Jobs(whereabouts) | Asks::Job(_, whereabouts) => &mut whereabouts.servers,
+            Asks::Nothing | Asks::Fleet(_) => return Ok(()),
+        };
+        let is_named = server.is_some_and(|server| !server.is_empty());
+        if !is_named || has_no_jobs_there || servers.local || servers.urls_if_any()?.is_some() {
+            return Ok(());
+        }
+        Err(Failure::wrong(
+            "PRS_SERVER names a server, and this program does not know servers yet: use the Python package there \
+             (prs.submit, prs.job), or the pages of the server; unset PRS_SERVER, or add --local, for jobs of this machine",
+        ))
+    }
+
     /// Finds out which servers it uses, and gives back what the user should know of that.
     pub(crate) fn settle_servers(&mut self) -> Result<Vec<String>, ConfigError> {
         match self.asks() {
@@ -403,6 +423,37 @@ mod tests {
         WorkerAlone::command().debug_assert();
         let about = Arguments::command().get_about().unwrap().to_string();
         assert!(about.starts_with("Runs a Python entry script"), "{about}");
+    }
+
+    #[test]
+    fn jobs_of_a_server_are_not_looked_for_on_this_machine() {
+        let refused = |line: &str, server| {
+            let mut arguments = Arguments::try_parse_from(line.split_whitespace()).unwrap();
+            arguments.command.refuse_server(server).is_err()
+        };
+        let server = Some("https://prs.example.org");
+        for line in
+            ["prs submit job.yml", "prs status a-job", "prs list", "prs gc", "prs model list", "prs invoke e"]
+        {
+            assert!(refused(line, server), "{line}");
+            assert!(!refused(line, None) && !refused(line, Some("")), "{line}");
+            assert!(!refused(&format!("{line} --local"), server), "{line}");
+            let fleet = "--broker amqp://b --redis redis://r --storage s3://s";
+            assert!(!refused(&format!("{line} {fleet}"), server), "{line}");
+        }
+        for line in [
+            "prs worker",
+            "prs workers",
+            "prs serve",
+            "prs doctor",
+            "prs try job.yml",
+            "prs try a-job",
+            "prs validate job.yml",
+            "prs new folder",
+            "prs explain",
+        ] {
+            assert!(!refused(line, server), "{line}");
+        }
     }
 
     #[test]

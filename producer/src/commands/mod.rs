@@ -57,6 +57,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let usual = if is_worker { Level::Info } else { Level::Warn };
     log(usual.as_told(arguments.telling.quiet, arguments.telling.verbose)).map_err(Failure::usage)?;
     let notes = arguments.command.settle_servers().map_err(Failure::usage)?;
+    arguments.command.refuse_server(std::env::var("PRS_SERVER").ok().as_deref())?;
     for note in notes {
         output::note(format_args!("note: {note}"));
     }
