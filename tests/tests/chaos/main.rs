@@ -188,6 +188,7 @@ scenarios! {
     redis_is_wiped = servers::redis_is_wiped;
     both_are_wiped = servers::both_are_wiped;
     the_queue_is_deleted_by_hand = servers::queue_is_deleted;
+    the_list_of_segments_is_deleted_by_hand = servers::segments_are_deleted;
     the_queue_is_not_served = servers::queue_is_not_served;
     the_store_fails_now_and_then = storage::fails_now_and_then;
     the_store_flips_bits = storage::flips_bits;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use prs_tests::deadline::comes_within;
+use prs_tests::deadline::{comes_within, wait_for};
 use prs_tests::harness::{Fleet, Random};
 
-use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
+use crate::chaos_run::{ChaosJob, ChaosRun, END, Expected};
 
 /// A job that outlasts its faults: its last mini-batch waits until they are done.
 fn long() -> ChaosJob {
@@ -129,6 +129,21 @@ pub(crate) fn both_are_wiped(fleet: &mut Fleet, random: &mut Random) {
         a_while(random);
         fleet.redis.wipe_and_restart();
         fleet.broker.wipe_and_restart();
+    });
+}
+
+/// The list of segments is deleted by hand, and what else the ledger knows of the job stays.
+pub(crate) fn segments_are_deleted(fleet: &mut Fleet, _: &mut Random) {
+    let mut chaos = ChaosRun::begin(fleet, long());
+    let key = format!("prs:{{{}}}:segments", chaos.id());
+    for _ in 0..2 {
+        wait_for_more(&mut chaos);
+        wait_for("a segment", END, || (chaos.fleet.redis.cli(&["llen", &key]) != "0").then_some(()));
+        assert_eq!(chaos.fleet.redis.cli(&["del", &key]), "1");
+    }
+    faults_are_done(&chaos);
+    chaos.ends_with(&Expected::default(), |chaos| {
+        assert!(chaos.fleet.story().contains("the ledger lost a part of the job"), "{}", chaos.story());
     });
 }
 

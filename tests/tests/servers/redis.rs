@@ -201,6 +201,47 @@ async fn a_job_is_created_clean() {
     assert!(ledger.job("job").nodes().await.unwrap().is_empty());
 }
 
+/// Keys that were deleted or replaced are a ledger that lost the job, not a server that refuses.
+#[tokio::test]
+async fn a_job_that_is_lost_in_part_is_not_found_and_an_early_end_of_it_stays() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    let damages: [&[&str]; 4] = [
+        &["DEL", "prs:{job}:segments"],
+        &["LPOP", "prs:{job}:segments"],
+        &["SET", "prs:{job}:segments", "none"],
+        &["HSET", "prs:{job}:job", "succeeded", "many"],
+    ];
+    let canceled = Conclusion { state: JobState::Canceled, reason: "canceled by ana".to_owned() };
+    for (damage, is_canceled) in damages.into_iter().flat_map(|damage| [(damage, false), (damage, true)]) {
+        let job = ledger.job("job");
+        job.create(LIMITS).await.unwrap();
+        job.commit("a", 1, &succeeded(0..3)).await.unwrap();
+        job.commit("b", 1, &succeeded(3..5)).await.unwrap();
+        if is_canceled {
+            job.conclude(&canceled).await.unwrap();
+        }
+        server.cli(damage);
+        // One that is new, and where that is taken, one that was known.
+        let mut committed = job.commit("c", 1, &succeeded(5..6)).await;
+        if committed.is_ok() {
+            committed = job.commit("a", 1, &succeeded(0..3)).await;
+        }
+        let lost = committed.expect_err("the damage is found");
+        assert_eq!(lost.kind, LedgerErrorKind::NotFound, "{damage:?} {lost}");
+        if is_canceled {
+            let progress = job.progress().await.unwrap();
+            assert_eq!((progress.conclusion.as_ref(), progress.segments), (Some(&canceled), 0), "{damage:?}");
+            assert!(progress.concluded_us.is_some());
+            job.commit("a", 1, &succeeded(0..3)).await.unwrap();
+            assert_eq!(job.progress().await.unwrap().succeeded, 3, "it is filled anew");
+            job.remove().await.unwrap();
+        } else {
+            assert_eq!(server.cli(&["KEYS", "prs:{job}:*"]), "", "{damage:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn scripts_that_the_server_forgot_are_sent_again() {
     let server = Redis::start();

@@ -21,6 +21,8 @@ pub(super) struct RedisFailure {
     pub(super) connection_is_lost: bool,
     /// Whether the server refuses who asks, and not what is asked.
     pub(super) refuses: Option<Refuses>,
+    /// Whether a script met what no script leaves behind: keys are gone, or are something else.
+    pub(super) raised: bool,
 }
 
 /// What a server refuses to a user.
@@ -61,6 +63,8 @@ const CODES: &[(&str, LedgerErrorKind, &str)] = {
 
 /// The code that says nothing but that it is an error.
 const PLAIN: &str = "ERR";
+/// What servers call a script in the words of an error that it raised.
+const IN_A_SCRIPT: &str = "user_script:";
 /// How the remedies begin of what a user may not do.
 const LACKS_A_RIGHT: &str = "the user lacks a right";
 /// What can be done about plain errors, by a part of their words: before 7.2 servers give a right that a script lacks no code.
@@ -83,7 +87,7 @@ const REMEDIES: &[(&str, &str)] = &[
 
 impl RedisFailure {
     fn new(kind: LedgerErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), connection_is_lost: false, refuses: None }
+        Self { kind, message: message.into(), connection_is_lost: false, refuses: None, raised: false }
     }
 
     /// An argument of a call is malformed.
@@ -145,6 +149,7 @@ impl RedisFailure {
             Some((code, kind, meaning)) => (*code, *kind, Some(*meaning)),
             None => (code, LedgerErrorKind::Refused, remedy()),
         };
+        let raised = meaning.is_none() && words.contains(IN_A_SCRIPT);
         let message = meaning.map_or_else(|| words.to_owned(), |meaning| format!("{meaning} ({words})"));
         let refuses = match code {
             "NOAUTH" | "WRONGPASS" => Some(Refuses::LogIn),
@@ -156,7 +161,7 @@ impl RedisFailure {
         // Who is refused has to log in again. The name may stand for another server by now.
         let connection_is_lost =
             refuses == Some(Refuses::LogIn) || ["READONLY", "MASTERDOWN"].contains(&code);
-        Self { kind, message, connection_is_lost, refuses }
+        Self { kind, message, connection_is_lost, refuses, raised }
     }
 
     fn of_the_way(error: &RedisError) -> Self {
@@ -266,6 +271,34 @@ mod tests {
                 _ => None,
             };
             assert_eq!(failure.refuses, refuses, "{code} {words}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_a_script_raised_is_told_from_one_of_the_server() {
+        let table = [
+            // Redis 7, and 6.
+            ("ERR", "user_script:10: bad argument #1 to 'unpack' script: 5f, on @user_script:10.", true),
+            (
+                "WRONGTYPE",
+                "Operation against a key holding the wrong kind of value script: 5f, on @user_script:9.",
+                true,
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_5f): @user_script:10: user_script:10: bad argument #1",
+                true,
+            ),
+            (
+                "OOM",
+                "command not allowed when used memory > 'maxmemory'. script: 5f, on @user_script:9.",
+                false,
+            ),
+            ("ERR", "ACL failure in script: User a has no permissions script: 5f, on @user_script:9.", false),
+            ("ERR", "max number of clients reached", false),
+        ];
+        for (code, words, raised) in table {
+            assert_eq!(RedisFailure::of_answer(code, words).raised, raised, "{words}");
         }
     }
 

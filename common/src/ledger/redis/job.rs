@@ -53,10 +53,31 @@ impl RedisJob {
         arguments: impl ToRedisArgs + Send,
     ) -> Result<T, LedgerError> {
         let answer: Result<Option<T>, _> = self.ledger.connection.run(script, keys, arguments).await;
-        answer.map_err(|failure| self.ledger.error(&self.job, failure))?.ok_or_else(|| {
-            let message = format!("no such job in the {}", self.ledger);
-            LedgerError::new(LedgerErrorKind::NotFound, &self.job, message)
-        })
+        match answer {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(self.not_found("no such job")),
+            Err(failure) if failure.raised => Err(self.lose(failure).await),
+            Err(failure) => Err(self.ledger.error(&self.job, failure)),
+        }
+    }
+
+    fn not_found(&self, what: &str) -> LedgerError {
+        let message = format!("{what} in the {}", self.ledger);
+        LedgerError::new(LedgerErrorKind::NotFound, &self.job, message)
+    }
+
+    /// Forgets the job after a script raised an error over its keys: some were deleted or replaced, and what is left of them
+    /// cannot be trusted. The answer is the error of a job that was lost, which is filled anew from storage.
+    async fn lose(&self, failure: RedisFailure) -> LedgerError {
+        let keys = Key::ALL.map(|key| key.of(&self.job));
+        let lost: Result<i64, _> =
+            self.ledger.connection.run(&scripts::LOSE, &keys, TIME_TO_LIVE.as_secs()).await;
+        if let Err(failure) = lost {
+            return self.ledger.error(&self.job, failure);
+        }
+        let (job, cause) = (&self.job, failure.message);
+        tracing::warn!(job, ledger = %self.ledger, cause, "the ledger lost a part of the job and forgets the rest");
+        self.not_found("the job was lost in part")
     }
 
     /// Runs a script that answers -1 to who does not have the present lease of a duty.

@@ -36,6 +36,7 @@ scripts! {
     SET_STATE = "set_state";
     RESET = "reset";
     REMOVE = "remove";
+    LOSE = "lose";
     CHECKPOINT = "checkpoint";
     PROGRESS = "progress";
     ENDED = "ended";

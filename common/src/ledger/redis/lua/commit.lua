@@ -7,7 +7,10 @@ if redis.call('EXISTS', job) == 0 then return false end
 
 local known = redis.call('HGET', segment_keys, ARGV[1])
 if known then
-  return cmsgpack.pack(cmsgpack.unpack(redis.call('LINDEX', segments, known))[3])
+  local segment = redis.call('LINDEX', segments, known)
+  segment = segment and cmsgpack.unpack(segment)
+  if not segment or segment[1] ~= ARGV[1] then error('the list of segments lacks one that was committed') end
+  return cmsgpack.pack(segment[3])
 end
 
 -- Lua takes some thousand arguments to a call.
