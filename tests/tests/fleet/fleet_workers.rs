@@ -308,3 +308,30 @@ fn a_worker_that_is_lost_once_is_among_the_errors_and_costs_nothing() {
     assert!(said.contains("NodeLost: worker") && said.contains("1 node was lost; node"), "{said}");
     assert_eq!(job.command(&["status", &id, "-o", "json"]).json()["complete"], true);
 }
+
+/// The one node of a job that watches over it dies, and what is left is a worker that lacks what the script needs.
+#[test]
+fn who_is_of_no_use_ends_a_job_that_nobody_watches_over() {
+    let fleet = Fleet::shared();
+    let script = format!("import os\nif 'LACKS' in os.environ:\n    import no_such_module\n{WAITS}");
+    let job = on_fleet(fleet, "left-over", &script)
+        .with_files(4)
+        .with("mini_batch_size", 1)
+        .with("node_count", 2)
+        .with("process_count_per_node", 1)
+        .with("progress_update_timeout", 2);
+    let id = fleet.hand_in(&job);
+    let works = worker(fleet, &job, "left-over", &[]);
+    wait_for("a mini-batch to begin", PATIENCE, || (!job.marks("began").is_empty()).then_some(()));
+    let lacks = [("LACKS".to_owned(), "1".to_owned())];
+    let lacks = fleet.worker_with(&job, &["--target", "left-over"], &lacks);
+    wait_for("the worker to be of no use", PATIENCE, || {
+        lacks.stderr().contains("this worker is of no use to it").then_some(())
+    });
+    assert!(works.kill());
+    let ended = wait_for("the job to end", PATIENCE, || {
+        let status = job.command(&["status", &id, "-o", "json"]).json();
+        (status["state"] == "failed").then_some(status)
+    });
+    assert!(ended["reason"].as_str().is_some_and(|reason| reason.contains("no_such_module")), "{ended}");
+}

@@ -10,6 +10,9 @@ pub(super) enum Role {
     Steward,
     /// It wants more nodes.
     Node,
+    /// It wants nodes, has none, and nobody watches over it: a worker that is of no use as a node does, for it knows how the
+    /// job ends where no other comes.
+    Watcher,
 }
 
 /// What a worker leaves to others of a job.
@@ -17,20 +20,21 @@ pub(super) enum Role {
 pub(super) enum Left {
     /// All of it, until then.
     Until(Instant),
-    /// To run mini-batches, for which it is of no use. It may end the job, which nobody else may do.
+    /// To run mini-batches, for which it is of no use. It may watch over the job and end it, which nobody else may do.
     Nodes,
     /// All of it, for good.
     All,
 }
 
-impl Left {
-    /// Whether a worker that leaves this of a job takes the role in it at `now`.
-    pub(super) fn permits(self, role: Role, now: Instant) -> bool {
-        match self {
-            Self::Until(until) => until <= now,
-            Self::Nodes => role == Role::Steward,
-            Self::All => false,
-        }
+/// Whether a worker takes the role in a job at `now`, where it left this of it to others, or nothing.
+pub(super) fn takes(left: Option<Left>, role: Role, now: Instant) -> bool {
+    match left {
+        Some(Left::Nodes) => role != Role::Node,
+        // A worker that may be of use is a node.
+        _ if role == Role::Watcher => false,
+        Some(Left::Until(until)) => until <= now,
+        Some(Left::All) => false,
+        None => true,
     }
 }
 
@@ -47,10 +51,11 @@ pub(super) struct Choice {
 pub(super) fn choices(offered: impl IntoIterator<Item = (String, Offered)>) -> Vec<Choice> {
     let mut found: Vec<_> = offered
         .into_iter()
-        .filter_map(|(target, offered)| {
-            let role = role(&offered)?;
-            let order = (role, offered.nodes > 0, offered.offer.started_us);
-            Some((order, Choice { target, offer: offered.offer, role }))
+        .flat_map(|(target, offered)| {
+            roles(&offered).into_iter().flatten().map(move |role| {
+                let order = (role, offered.nodes > 0, offered.offer.started_us);
+                (order, Choice { target: target.clone(), offer: offered.offer.clone(), role })
+            })
         })
         .collect();
     found.sort_by(|(left, one), (right, other)| {
@@ -59,15 +64,18 @@ pub(super) fn choices(offered: impl IntoIterator<Item = (String, Offered)>) -> V
     found.into_iter().map(|(_, choice)| choice).collect()
 }
 
-fn role(offered: &Offered) -> Option<Role> {
-    let has_seats = offered.nodes < offered.offer.nodes;
+/// The roles that a job has to give.
+fn roles(offered: &Offered) -> [Option<Role>; 2] {
+    let node = (offered.nodes < offered.offer.nodes).then_some(Role::Node);
     // The first node that joins enters the job again.
-    let Some(known) = offered.known else { return has_seats.then_some(Role::Node) };
+    let Some(known) = offered.known else { return [node, None] };
     let is_running = matches!(known.state, JobState::Queued | JobState::Scheduling | JobState::Running);
     if is_running && !known.is_concluded {
-        return has_seats.then_some(Role::Node);
+        // Its nodes take turns to watch.
+        let is_left_alone = offered.nodes == 0 && !known.is_watched;
+        return [node, is_left_alone.then_some(Role::Watcher)];
     }
-    (!known.is_watched).then_some(Role::Steward)
+    [(!known.is_watched).then_some(Role::Steward), None]
 }
 
 #[cfg(test)]
@@ -98,26 +106,29 @@ mod tests {
     }
 
     #[test]
-    fn a_job_wants_nodes_or_a_steward_or_nobody() {
+    fn a_job_wants_nodes_or_a_watcher_or_a_steward_or_nobody() {
         use JobState::{Canceled, Completed, Finalizing, Queued, Running, Scheduling};
-        let table = [
-            (0, None, Some(Role::Node)),
-            (2, None, None),
-            (0, Some(known(Queued, false, false)), Some(Role::Node)),
-            (1, Some(known(Scheduling, false, true)), Some(Role::Node)),
-            (1, Some(known(Running, false, true)), Some(Role::Node)),
-            (2, Some(known(Running, false, true)), None),
+        let table: [(_, _, &[Role]); 15] = [
+            (0, None, &[Role::Node]),
+            (2, None, &[]),
+            (0, Some(known(Queued, false, false)), &[Role::Node, Role::Watcher]),
+            (0, Some(known(Running, false, false)), &[Role::Node, Role::Watcher]),
+            (0, Some(known(Running, false, true)), &[Role::Node]),
+            (1, Some(known(Scheduling, false, true)), &[Role::Node]),
+            (1, Some(known(Running, false, true)), &[Role::Node]),
             // Its nodes take turns to watch.
-            (2, Some(known(Running, false, false)), None),
-            (0, Some(known(Running, true, true)), None),
-            (0, Some(known(Queued, true, false)), Some(Role::Steward)),
-            (1, Some(known(Finalizing, false, true)), None),
-            (1, Some(known(Finalizing, false, false)), Some(Role::Steward)),
-            (0, Some(known(Completed, true, false)), Some(Role::Steward)),
-            (0, Some(known(Canceled, true, true)), None),
+            (1, Some(known(Running, false, false)), &[Role::Node]),
+            (2, Some(known(Running, false, false)), &[]),
+            (0, Some(known(Running, true, true)), &[]),
+            (0, Some(known(Queued, true, false)), &[Role::Steward]),
+            (1, Some(known(Finalizing, false, true)), &[]),
+            (1, Some(known(Finalizing, false, false)), &[Role::Steward]),
+            (0, Some(known(Completed, true, false)), &[Role::Steward]),
+            (0, Some(known(Canceled, true, true)), &[]),
         ];
         for (nodes, known, expected) in table {
-            assert_eq!(role(&offered("job", 0, nodes, known).1), expected, "{nodes} {known:?}");
+            let found: Vec<_> = roles(&offered("job", 0, nodes, known).1).into_iter().flatten().collect();
+            assert_eq!(found, expected, "{nodes} {known:?}");
         }
     }
 
@@ -126,20 +137,27 @@ mod tests {
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);
         let table = [
-            (Left::Until(now), Role::Node, true),
-            (Left::Until(later), Role::Node, false),
-            (Left::Until(later), Role::Steward, false),
-            (Left::Nodes, Role::Node, false),
-            (Left::Nodes, Role::Steward, true),
-            (Left::All, Role::Steward, false),
+            (None, Role::Node, true),
+            (None, Role::Steward, true),
+            (None, Role::Watcher, false),
+            (Some(Left::Until(now)), Role::Node, true),
+            (Some(Left::Until(now)), Role::Watcher, false),
+            (Some(Left::Until(later)), Role::Node, false),
+            (Some(Left::Until(later)), Role::Steward, false),
+            (Some(Left::Nodes), Role::Node, false),
+            (Some(Left::Nodes), Role::Steward, true),
+            (Some(Left::Nodes), Role::Watcher, true),
+            (Some(Left::All), Role::Steward, false),
+            (Some(Left::All), Role::Watcher, false),
         ];
         for (left, role, expected) in table {
-            assert_eq!(left.permits(role, now), expected, "{left:?} {role:?}");
+            assert_eq!(takes(left, role, now), expected, "{left:?} {role:?}");
         }
     }
 
     #[test]
     fn what_ends_soonest_comes_first_and_nobody_starves() {
+        use Role::{Node, Steward, Watcher};
         let running = known(JobState::Running, false, true);
         let all = [
             offered("large", 1, 1, running),
@@ -148,7 +166,10 @@ mod tests {
             offered("early", 2, 0, None),
             offered("ends", 9, 0, known(JobState::Finalizing, false, false)),
         ];
-        let runs: Vec<_> = choices(all).into_iter().map(|choice| choice.offer.run).collect();
-        assert_eq!(runs, ["ends", "early", "late", "large"]);
+        let found: Vec<_> = choices(all).into_iter().map(|choice| (choice.offer.run, choice.role)).collect();
+        let found: Vec<_> = found.iter().map(|(run, role)| (&**run, *role)).collect();
+        let expected =
+            [("ends", Steward), ("early", Node), ("late", Node), ("large", Node), ("late", Watcher)];
+        assert_eq!(found, expected);
     }
 }

@@ -1,13 +1,15 @@
 //! A worker: looks for jobs of its targets that want nodes, and serves them, one after the other.
 //!
 //! An idle worker needs the ledger and storage alone, and has no connection to the broker. It is a steward too: it fills
-//! a ledger that was lost, ends a job that nobody ends, and tidies up behind one that has ended. It never ends because a
+//! a ledger that was lost, ends a job that nobody ends, and tidies up behind one that has ended; where it is of no use as a
+//! node of a job, it watches over that while nobody else does. It never ends because a
 //! server went away: every wait is repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
 
 mod choice;
 mod listener;
 mod pipelines;
 mod service;
+mod watcher;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ use crate::host::unique::unique;
 use crate::inputs::side::SideInputStore;
 use crate::metrics::Metrics;
 use crate::{Host, NodeEnd, WorkFolder, find_interpreter};
-use choice::{Choice, Left, choices};
+use choice::{Choice, Left, choices, takes};
 pub use listener::{Listener, NotServed};
 use pipelines::{Pipelines, is_pipeline};
 pub use service::ServeOutcome;
@@ -211,9 +213,7 @@ impl Search<'_> {
             Left::Nodes | Left::All => !are_all || is_offered(run),
         });
         let mut found = choices(offered);
-        found.retain(|choice| {
-            self.left.get(&choice.offer.run).is_none_or(|left| left.permits(choice.role, now))
-        });
+        found.retain(|choice| takes(self.left.get(&choice.offer.run).copied(), choice.role, now));
         found
     }
 
@@ -239,6 +239,10 @@ impl Search<'_> {
                 ServeOutcome::NotHere => Left::Until(Instant::now() + LEFT_FOR),
                 ServeOutcome::OtherVersion => Left::All,
                 ServeOutcome::Useless => Left::Nodes,
+                ServeOutcome::Again => {
+                    self.left.remove(&run);
+                    return true;
+                }
                 _ => return true,
             };
             self.left.insert(run, left);

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
 use super::choice::{Choice, Role};
+use super::watcher;
 use crate::host::blocking::blocking;
 use crate::host::unique::unique;
 use crate::host::work_folder;
@@ -167,12 +168,12 @@ impl Service<'_> {
         let metrics = self.settings.metrics.orchestrator();
         let job = JobContext { metrics, ..JobContext::on(self.fleet, record, folders) };
         let outcome = match role {
-            Some(Role::Steward) => self.end_it(&job, &worker).await,
+            Some(role @ (Role::Steward | Role::Watcher)) => self.watch_alone(&job, &worker, role).await,
             Some(Role::Node) if !self.takes_seat(&job, &worker).await => ServeOutcome::Full,
             _ => {
                 tracing::info!(job = job_id, worker, "serving the job");
                 let settings = self.node_settings(&job, &worker);
-                self.work(&job, &worker, Some(settings)).await
+                self.work(&job, &worker, Part::Node(Box::new(settings))).await
             }
         };
         if let Err(error) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
@@ -200,24 +201,44 @@ impl Service<'_> {
         }
     }
 
-    /// Watches over a job that wants no more nodes to its end, unless another worker does.
-    async fn end_it(&self, job: &JobContext, worker: &str) -> ServeOutcome {
+    /// Watches over a job without being a node of it, unless another worker does: to its end where it wants no more nodes, else
+    /// until nodes come.
+    async fn watch_alone(&self, job: &JobContext, worker: &str, role: Role) -> ServeOutcome {
         match job.ledger.lease(Duty::Watch, worker, job.policy.lease).await {
             Ok(Some(_)) => {}
             Ok(None) => return ServeOutcome::Full,
             Err(error) if error.kind == LedgerErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(job = job.id, %error, "the job cannot be ended from here for now");
+                tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
                 return ServeOutcome::NotHere;
             }
         }
-        tracing::info!(job = job.id, worker, "nobody ends the job; this worker does");
-        self.work(job, worker, None).await
+        if role == Role::Steward {
+            tracing::info!(job = job.id, worker, "nobody ends the job; this worker does");
+            return self.work(job, worker, Part::Steward).await;
+        }
+        tracing::info!(
+            job = job.id,
+            worker,
+            "nobody watches over the job; this worker does until nodes come"
+        );
+        let stop = CancellationToken::new();
+        let mut watching = std::pin::pin!(self.work(job, worker, Part::Watcher(stop.clone())));
+        let why = tokio::select! {
+            outcome = &mut watching => return outcome,
+            why = watcher::until_not_needed(job) => why,
+        };
+        stop.cancel();
+        match watching.await {
+            // What it is of no use for is forgotten with the ledger: it has to say so again.
+            ServeOutcome::Useless if why == watcher::Need::Unknown => ServeOutcome::Again,
+            outcome => outcome,
+        }
     }
 
-    /// Runs node and orchestrator side by side, until both have come to their ends; without settings for a node the
-    /// orchestrator alone.
-    async fn work(&self, job: &JobContext, worker: &str, settings: Option<NodeSettings>) -> ServeOutcome {
+    /// Runs node and orchestrator side by side, until both have come to their ends; of a part without a node the orchestrator
+    /// alone.
+    async fn work(&self, job: &JobContext, worker: &str, part: Part) -> ServeOutcome {
         for folder in [&job.logs, &job.work] {
             let path = folder.clone();
             if let Err(error) = blocking(move || tree::make_folders(path)).await {
@@ -227,14 +248,16 @@ impl Service<'_> {
         }
         let _in_the_log = log_context::serving(&job.id, None);
         let _serving = self.settings.metrics.of_target(&job.spec.compute_target).serves();
-        let (node_end, watch_end) = (NodeEnd::default(), OrchestratorEnd::default());
-        let is_steward = settings.is_none();
-        if is_steward {
-            watch_end.alone.cancel();
+        let (node_end, mut watch_end) = (NodeEnd::default(), OrchestratorEnd::default());
+        let is_steward = matches!(part, Part::Steward);
+        match &part {
+            Part::Steward => watch_end.alone.cancel(),
+            Part::Watcher(stop) => watch_end.stop = stop.clone(),
+            Part::Node(_) => {}
         }
         let stop_shipping = CancellationToken::new();
         let shipping = tokio::spawn(ship_logs(job.clone(), stop_shipping.clone()));
-        let mut node = tokio::spawn(run_when_known(job.clone(), settings, node_end.clone()));
+        let mut node = tokio::spawn(run_when_known(job.clone(), part, node_end.clone()));
         let mut watching = {
             let (job, owner, end) = (job.clone(), worker.to_owned(), watch_end.clone());
             tokio::spawn(async move { orchestrate(&job, &owner, &end).await })
@@ -339,6 +362,16 @@ impl Service<'_> {
     }
 }
 
+/// The part of a worker in a job, beside that it may watch over it.
+enum Part {
+    /// A node of it.
+    Node(Box<NodeSettings>),
+    /// Nothing else: the job wants no nodes.
+    Steward,
+    /// Nothing else: the worker is of no use as a node. It watches until this is cancelled.
+    Watcher(CancellationToken),
+}
+
 /// How a node ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeExit {
@@ -351,10 +384,14 @@ enum NodeExit {
 }
 
 /// Runs the node, if there is to be one, once the ledger can be reached.
-async fn run_when_known(job: JobContext, settings: Option<NodeSettings>, end: NodeEnd) -> NodeExit {
-    let Some(settings) = settings else { return NodeExit::Unwanted };
+async fn run_when_known(job: JobContext, part: Part, end: NodeEnd) -> NodeExit {
+    let settings = match part {
+        Part::Node(settings) => settings,
+        Part::Steward => return NodeExit::Unwanted,
+        Part::Watcher(_) => return NodeExit::Useless,
+    };
     loop {
-        match run_node(job.clone(), settings.clone(), end.clone()).await {
+        match run_node(job.clone(), (*settings).clone(), end.clone()).await {
             Ok(report) if report.gave_up || report.fatal.is_some() => return NodeExit::Useless,
             Ok(_) if end.drain.is_cancelled() || end.stop.is_cancelled() => return NodeExit::Leaving,
             Ok(_) => return NodeExit::Unwanted,
