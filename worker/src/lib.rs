@@ -35,5 +35,5 @@ pub use host::memory_folder::tidy_memory;
 pub use host::python_home::{ExtensionMissing, find_extension, prepare as prepare_python_home};
 pub use host::work_folder::{WorkFolder, WorkFolderError};
 pub use host::{Host, raise_descriptor_limit};
-pub use node::run_node;
+pub use node::{LeftNode, run_node};
 pub use node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};

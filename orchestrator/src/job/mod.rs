@@ -14,6 +14,7 @@ pub mod log_shipper;
 pub mod membership;
 pub mod policy;
 pub mod queue;
+pub mod reach;
 pub mod record;
 pub mod reuse;
 pub mod status;

@@ -31,6 +31,8 @@ pub struct Policy {
     pub stalled: Duration,
     /// How long a queue may not be served before it is left for another.
     pub not_served: Duration,
+    /// How long a server may be out of reach of a worker alone, before the worker gives way to others.
+    pub gives_way: Duration,
     /// How long nodes have to leave before it is written down how the job ended.
     pub leave_before_end: Duration,
     /// How long they have after that, before the reports end without them.
@@ -76,6 +78,7 @@ impl Policy {
             upkeep: None,
             stalled: Duration::MAX,
             not_served: Duration::from_secs(30),
+            gives_way: Duration::MAX,
             leave_before_end: Duration::from_secs(30),
             leave: Duration::ZERO,
             logs: Duration::from_millis(200),
@@ -104,6 +107,7 @@ impl Policy {
             upkeep: Some(Duration::from_secs(1)),
             stalled: Duration::from_secs(3),
             not_served: Duration::from_secs(30),
+            gives_way: Duration::from_secs(10),
             leave_before_end: Duration::ZERO,
             leave: Duration::from_secs(10),
             logs: Duration::from_secs(4),

@@ -203,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn a_queue_that_is_not_served_for_long_is_left_and_not_deleted() {
         let fixture = fixture(&Broker::refusing(usize::MAX)).await;
-        assert_eq!(scheduled(&fixture, false).await, Scheduled::Interrupted);
+        assert!(matches!(scheduled(&fixture, false).await, Scheduled::Interrupted { .. }));
         assert_eq!(present(&fixture.job).await.unwrap(), 1);
         assert_eq!(scheduled(&fixture, true).await, Scheduled::Complete);
         assert_eq!((waiting(&fixture, 0).await, waiting(&fixture, 1).await), (Some(0), Some(20)));
@@ -225,7 +225,7 @@ mod tests {
         let broker = Broker::refusing(usize::MAX);
         let fixture = fixture(&broker).await;
         broker.makes_none.store(true, Ordering::SeqCst);
-        assert_eq!(scheduled(&fixture, false).await, Scheduled::Interrupted);
+        assert!(matches!(scheduled(&fixture, false).await, Scheduled::Interrupted { .. }));
         assert_eq!(present(&fixture.job).await.unwrap(), 0);
         broker.refusals.store(0, Ordering::SeqCst);
         assert_eq!(scheduled(&fixture, true).await, Scheduled::Complete);

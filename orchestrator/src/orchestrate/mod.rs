@@ -71,8 +71,9 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
             Err(error) => {
                 tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
                 give_up_the_lease(job, owner).await;
-                // What failed may be this host's fault: other programs look first.
-                look * 3
+                // What failed may be this host's fault: other programs look first, idle ones at once.
+                membership::ring(job).await;
+                if matches!(error, WatchError::Alone { .. }) { job.policy.lease * 2 } else { look * 3 }
             }
         };
         tokio::select! {

@@ -43,6 +43,36 @@ async fn who_cannot_watch_lets_others_try() {
     assert!(!is_watched(&fixture.job).await.unwrap(), "it stopped, and the lease is free");
 }
 
+/// How the storage that does not answer one orchestrator looks to the other node of the job, and whether that gets the lease.
+#[tokio::test]
+async fn a_server_that_others_reach_is_left_to_them() {
+    for (unavailable, is_left) in [(vec![], true), (vec!["storage".to_owned()], false)] {
+        let mut fixture = Fixture::new(2).await;
+        fixture.job.policy.gives_way = Duration::from_millis(100);
+        fixture.job.policy.has_others = true;
+        fixture.join("worker-2", &NodeReport { unavailable, ..NodeReport::default() }).await;
+        let end = OrchestratorEnd::default();
+        let (job, stop) = (fixture.job.clone(), end.stop.clone());
+        let trying = tokio::spawn(async move { orchestrate(&job, "worker-1", &end).await });
+        while fixture.ledger.calls("nodes") < 5 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // From now on the orchestrator cannot read what was committed.
+        fixture.storage.fail("get", usize::MAX, StorageErrorKind::Unavailable);
+        fixture.succeed(0..1).await;
+        let other_gets_it = async {
+            while !gets_the_lease(&fixture, "worker-2").await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let time = if is_left { Duration::from_secs(20) } else { Duration::from_secs(1) };
+        let left = tokio::time::timeout(time, other_gets_it).await;
+        assert_eq!(left.is_ok(), is_left);
+        stop.cancel();
+        trying.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn asking_whether_a_job_is_watched_takes_nothing() {
     let fixture = Fixture::new(1).await;

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
+use crate::job::reach::Server;
 use crate::job::{queue, traces};
 use crate::plan::stored::{self, NotedPlan};
 use crate::plan::stored_descriptors::store_long;
@@ -74,6 +75,16 @@ impl ScheduleError {
             Self::Ledger(error) => error.is_retryable() || error.kind == LedgerErrorKind::NotFound,
         }
     }
+
+    /// The server that does not answer. Without the ledger nobody has a duty.
+    fn server(&self) -> Option<Server> {
+        match self {
+            Self::Queue(error) => error.is_retryable().then_some(Server::Broker),
+            Self::Storage(error) => error.is_retryable().then_some(Server::Storage),
+            Self::Plan(error) => error.is_retryable().then_some(Server::Inputs),
+            Self::Ledger(_) | Self::Changed { .. } | Self::Stopped => None,
+        }
+    }
 }
 
 /// What is to be published of a plan.
@@ -96,7 +107,12 @@ pub enum Scheduled {
     /// It was stopped, or another program has the duty.
     Stopped,
     /// A server does not answer, or lost the job; a scheduler may try again later.
-    Interrupted,
+    Interrupted {
+        /// The server that does not answer.
+        server: Option<Server>,
+        /// Why.
+        error: String,
+    },
     /// This host of a fleet cannot make the plan; another one may.
     Unable {
         /// Why.
@@ -123,7 +139,7 @@ pub async fn schedule(
         Err(ScheduleError::Ledger(error)) if error.kind == LedgerErrorKind::Superseded => Scheduled::Stopped,
         Err(error) if job.policy.waits_for_servers && error.may_pass() => {
             tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
-            Scheduled::Interrupted
+            Scheduled::Interrupted { server: error.server(), error: error.to_string() }
         }
         Err(ScheduleError::Plan(error)) if job.policy.has_others && error.is_of_this_host() => {
             tracing::warn!(%error, "the plan cannot be made here; another host goes on with it");

@@ -9,6 +9,7 @@ use prs_common::storage::StorageError;
 
 use crate::job::ServerError;
 use crate::job::policy::Policy;
+use crate::job::reach::Server;
 use crate::job::record::JobRecordError;
 use crate::plan::PlanError;
 use crate::segments::damage::{self, Damaged};
@@ -50,6 +51,14 @@ pub enum WatchError {
     NoPlan {
         /// Why.
         reason: String,
+    },
+    /// A server that others reach does not answer this host.
+    #[error("this host does not reach the {}, and others do: {error}", server.as_str())]
+    Alone {
+        /// The server.
+        server: Server,
+        /// What it says, or does not say.
+        error: String,
     },
     /// Another node watches over the job.
     #[error("the lease of the job is held by another node")]
@@ -132,7 +141,8 @@ pub(super) fn disposition(
     match error {
         WatchError::Damaged(_) => RunAgain,
         // The job itself is not to blame.
-        WatchError::NotTheOrchestrator
+        WatchError::Alone { .. }
+        | WatchError::NotTheOrchestrator
         | WatchError::LedgerLost
         | WatchError::RunAgain { .. }
         | WatchError::Superseded
@@ -161,11 +171,22 @@ impl WatchError {
             | Self::RunAgain { .. }
             | Self::Logs { .. }
             | Self::NoPlan { .. }
+            | Self::Alone { .. }
             | Self::NotTheOrchestrator
             | Self::LedgerLost
             | Self::Panicked { .. }
             | Self::Superseded
             | Self::Record(_) => false,
+        }
+    }
+
+    /// The server that does not answer. Without the ledger nobody has a duty.
+    pub(super) fn server(&self) -> Option<Server> {
+        match self {
+            Self::Queue(error) => error.is_retryable().then_some(Server::Broker),
+            Self::Storage(error) => error.is_retryable().then_some(Server::Storage),
+            Self::Plan(error) => error.is_retryable().then_some(Server::Inputs),
+            _ => None,
         }
     }
 
@@ -213,6 +234,7 @@ mod tests {
             (WatchError::Damaged(Vec::new()), [RunAgain; 4]),
             (WatchError::RunAgain { reason: String::new() }, [HandOver; 4]),
             (WatchError::NotTheOrchestrator, [HandOver; 4]),
+            (WatchError::Alone { server: Server::Broker, error: String::new() }, [HandOver; 4]),
             (WatchError::LedgerLost, [HandOver; 4]),
             (WatchError::Superseded, [HandOver; 4]),
             (WatchError::NoPlan { reason: String::new() }, [HandOver, HandOver, Fail, Fail]),

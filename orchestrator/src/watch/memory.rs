@@ -150,11 +150,12 @@ mod tests {
 
     #[test]
     fn a_scheduler_that_refilled_and_did_not_end_well_leaves_the_rest_to_the_next() {
+        let interrupted = || Scheduled::Interrupted { server: None, error: String::new() };
         let table = [
             (true, Scheduled::Complete, false),
-            (true, Scheduled::Interrupted, true),
+            (true, interrupted(), true),
             (true, Scheduled::Stopped, true),
-            (false, Scheduled::Interrupted, false),
+            (false, interrupted(), false),
         ];
         for (refills, outcome, expected) in table {
             let mut given = Given::running();

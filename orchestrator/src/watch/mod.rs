@@ -10,6 +10,7 @@
 //! | `duties/` | one file a duty: a pure function of snapshot, memory, policy and settings that says what to do |
 //! | `act` | does it |
 //! | `error` | the one table of what becomes of an error: it is tried again, handed over, or fails the job |
+//! | `troubles` | which servers do not answer this host, and since when |
 //! | `following`, `scheduler` | reading what was committed; publishing the plan where nobody does |
 //! | `index` | what lists of jobs say of the job |
 //! | `statistics` | what is published of the job while it runs |
@@ -30,6 +31,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod thresholds;
+mod troubles;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,10 +54,12 @@ use self::index::ToldIndex;
 use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
+use self::troubles::Troubles;
 use crate::JobContext;
 use crate::job::corrected_plan::PlanOrder;
 use crate::job::init_failures;
 use crate::job::membership;
+use crate::job::reach::others_reach;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::metrics::Watching;
 use crate::report::journal::Journal;
@@ -182,6 +186,7 @@ struct Watch<'a> {
     /// The result, as far as it has grown.
     growth: Growth,
     scheduler: Scheduler,
+    troubles: Troubles,
     status: Status,
     rates: Rates,
     journal: Journal,
@@ -250,6 +255,7 @@ impl<'a> Watch<'a> {
             last_followed: None,
             growth: Growth::default(),
             scheduler: Scheduler::new(job, owner),
+            troubles: Troubles::default(),
             status: Status::default(),
             rates: Rates::default(),
             journal,
@@ -273,6 +279,7 @@ impl<'a> Watch<'a> {
         let not_written: fn(&WatchError) -> EndReason =
             |error| EndReason::ResultNotWritten { error: error.to_string() };
         loop {
+            let began = Instant::now();
             let (mut error, reason, decision) = match decided {
                 Ok(decision) => match self.end(&decision).await {
                     Ok(result) => return Ok(result),
@@ -293,6 +300,8 @@ impl<'a> Watch<'a> {
             match disposition {
                 Disposition::Retry => {
                     self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
+                    self.note_trouble(&error, began);
+                    self.unless_alone().await?;
                     backoff.wait().await;
                     let ended_early = self.ended_early().await.ok().flatten();
                     decided = Ok(ended_early.map_or(decision, Decision::Conclude));
@@ -314,8 +323,9 @@ impl<'a> Watch<'a> {
             match self.look().await {
                 Ok(Some(decision)) => return Ok(decision),
                 Ok(None) => {}
-                Err(error) => self.unless_retried(error).await?,
+                Err(error) => self.unless_retried(error, began).await?,
             }
+            self.unless_alone().await?;
             let pause = if self.status.is_nearly_done() { NEARLY_DONE } else { self.job.policy.watch };
             tokio::time::sleep(pause.min(self.job.policy.watch).saturating_sub(began.elapsed())).await;
         }
@@ -329,16 +339,24 @@ impl<'a> Watch<'a> {
         self.watching.looks(seen.state == JobState::Queued);
         self.memory.advance(&seen, &policy);
         self.tell(&seen);
+        let mut is_all_done = true;
         for (duty, decide) in duties::ALL {
             let situation = Situation { now: &seen, memory: &self.memory, policy: &policy, spec: &spec };
             let Some(action) = decide(&situation) else { continue };
             self.job.metrics.acts(duty);
+            let began = Instant::now();
             match self.act(action, &seen).await {
                 Ok(None) => {}
                 Ok(decision) => return Ok(decision),
                 // The other duties do not wait for it.
-                Err(error) => self.unless_retried(error).await?,
+                Err(error) => {
+                    is_all_done = false;
+                    self.unless_retried(error, began).await?;
+                }
             }
+        }
+        if is_all_done {
+            self.troubles.all_is_done();
         }
         self.watching.lags(seen.progress.segments.saturating_sub(self.memory.followed));
         self.write_due_statistics();
@@ -352,11 +370,31 @@ impl<'a> Watch<'a> {
         disposition(error, when, &self.job.policy, others)
     }
 
-    async fn unless_retried(&self, error: WatchError) -> Result<(), WatchError> {
+    async fn unless_retried(&mut self, error: WatchError, began: Instant) -> Result<(), WatchError> {
         if self.disposition(&error, When::Looking).await != Disposition::Retry {
             return Err(error);
         }
         self.journal.error(format_args!("{error}; trying again"));
+        self.note_trouble(&error, began);
+        Ok(())
+    }
+
+    /// Notes the server that a call met, which began at this time.
+    fn note_trouble(&mut self, error: &WatchError, began: Instant) {
+        if let Some(server) = error.server() {
+            self.troubles.fails(server, error.to_string(), began);
+        }
+    }
+
+    /// Leaves the job to others where these reach a server that has not answered this host for long. One that nobody reaches
+    /// is waited for here.
+    async fn unless_alone(&self) -> Result<(), WatchError> {
+        let (job, now) = (self.job, Instant::now());
+        let Some(trouble) = self.troubles.lasting(now, job.policy.gives_way) else { return Ok(()) };
+        let others = others_reach(job, self.owner, trouble.server).await.unwrap_or_default();
+        if others.nodes || (others.idle && others.seats) {
+            return Err(WatchError::Alone { server: trouble.server, error: trouble.error.clone() });
+        }
         Ok(())
     }
 

@@ -87,21 +87,27 @@ impl Watch<'_> {
             0
         };
         let publishing = self.scheduler.look().await;
+        self.troubles.publishes(&publishing, progress.checkpoint.scheduled, at);
         let is_due = job.policy.upkeep.is_some() && at >= self.memory.upkeep_at;
         let upkeep = if is_due { Some(self.observe_upkeep(&progress).await?) } else { None };
         Ok(Snapshot { at, state, progress, nodes, seats_taken, publishing, untried_workers, upkeep })
     }
 
-    async fn observe_upkeep(&self, progress: &JobProgress) -> Result<Upkeep, WatchError> {
+    async fn observe_upkeep(&mut self, progress: &JobProgress) -> Result<Upkeep, WatchError> {
         let queue = self.observe_queue().await;
         let asks = !progress.checkpoint.complete || self.memory.refill || queue == SeenQueue::Lost;
         let is_published_elsewhere = asks && is_taken(self.job, Duty::Schedule).await?;
         Ok(Upkeep { queue, is_published_elsewhere })
     }
 
-    async fn observe_queue(&self) -> SeenQueue {
-        let (job, memory) = (self.job, &self.memory);
+    async fn observe_queue(&mut self) -> SeenQueue {
+        let (job, memory, began) = (self.job, &self.memory, Instant::now());
         let depth = job.queue.depth(&queue::name(job, memory.queue)).await;
+        let answer = match &depth {
+            Err(error) if error.is_retryable() => Err(error.to_string()),
+            _ => Ok(()),
+        };
+        self.troubles.looked_at_queue(answer, began);
         let is_used = match &depth {
             Ok(depth) => *depth != Depth::default(),
             Err(error) => error.kind != QueueErrorKind::NotFound,

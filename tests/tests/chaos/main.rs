@@ -30,6 +30,7 @@ mod storage;
 mod workers;
 
 use lanes::Script;
+use partition::{Unreached, Way};
 use rounds::{round, rounds};
 use speculation::What;
 
@@ -197,6 +198,18 @@ scenarios! {
         partition::a_worker_is_cut_off(fleet, random, seconds);
     };
     a_worker_is_cut_off_for_a_minute = |fleet, random| partition::a_worker_is_cut_off(fleet, random, 60);
+    one_has_no_broker_before_the_plan =
+        |fleet, _| partition::one_has_no_broker_before_the_plan(fleet, Way::Refuses);
+    one_has_a_silent_broker_before_the_plan =
+        |fleet, _| partition::one_has_no_broker_before_the_plan(fleet, Way::IsSilent);
+    one_is_refused_by_the_broker =
+        |fleet, _| partition::one_is_cut_off_from(fleet, Unreached::Broker, Way::Refuses);
+    one_hears_nothing_of_the_broker =
+        |fleet, _| partition::one_is_cut_off_from(fleet, Unreached::Broker, Way::IsSilent);
+    one_is_refused_by_the_store =
+        |fleet, _| partition::one_is_cut_off_from(fleet, Unreached::Storage, Way::Refuses);
+    one_hears_nothing_of_the_store =
+        |fleet, _| partition::one_is_cut_off_from(fleet, Unreached::Storage, Way::IsSilent);
     clocks_differ = partition::clocks_differ;
     messages_that_are_none = messages::that_are_none;
     messages_are_forged = messages::are_forged;

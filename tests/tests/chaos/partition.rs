@@ -54,6 +54,81 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, second
     });
 }
 
+/// A server that one worker does not reach any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreached {
+    Broker,
+    Storage,
+}
+
+/// How a way ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Connections are refused.
+    Refuses,
+    /// Nothing arrives, and nobody is told.
+    IsSilent,
+}
+
+/// Hires a worker whose way to one server can be cut. It is said to be ready.
+fn hire_behind(chaos: &mut ChaosRun<'_>, server: Unreached) -> TcpProxy {
+    let [broker, _, s3] = chaos.fleet.addresses();
+    let proxy = TcpProxy::start(if server == Unreached::Broker { broker } else { s3 });
+    let way = match server {
+        Unreached::Broker => {
+            ("PRS_BROKER_URL", format!("amqp://guest:guest@{}/%2f?heartbeat=5", proxy.address()))
+        }
+        Unreached::Storage => ("AWS_ENDPOINT_URL_S3", format!("http://{}", proxy.address())),
+    };
+    chaos.hire(&[("PRS_WORKER_NAME", "is-cut-off"), (way.0, &way.1)]);
+    chaos.crew[0].live.wait_until_said("the worker is ready");
+    proxy
+}
+
+/// Cuts a way for good; what comes back can restore it.
+fn cut(proxy: TcpProxy, way: Way) -> Option<TcpProxy> {
+    match way {
+        Way::Refuses => drop(proxy),
+        Way::IsSilent => {
+            proxy.cut_off();
+            return Some(proxy);
+        }
+    }
+    None
+}
+
+/// The first worker of a job does not reach the broker, and has the seat and the lease before anything is published. Another
+/// worker comes.
+pub(crate) fn one_has_no_broker_before_the_plan(fleet: &mut Fleet, way: Way) {
+    let shape = ChaosJob { mini_batches: 40, nodes: 1, ..ChaosJob::default() };
+    let mut chaos = ChaosRun::new(fleet, shape);
+    let proxy = hire_behind(&mut chaos, Unreached::Broker);
+    let _kept = cut(proxy, way);
+    chaos.submit_detached();
+    assert!(chaos.orchestrator().starts_with("is-cut-off"));
+    chaos.hire(&[]);
+    chaos.ends(&Expected::default());
+}
+
+/// One of two nodes does not reach a server any more in mid-job, and the other does.
+pub(crate) fn one_is_cut_off_from(fleet: &mut Fleet, server: Unreached, way: Way) {
+    let mut chaos = ChaosRun::new(fleet, ChaosJob::default());
+    let proxy = hire_behind(&mut chaos, server);
+    chaos.submit(&[]);
+    assert!(chaos.orchestrator().starts_with("is-cut-off"));
+    chaos.hire(&[]);
+    chaos.wait_for_nodes(2);
+    chaos.wait_for_work(40);
+    let kept = cut(proxy, way);
+    assert!(chaos.result().is_none(), "the job was over before");
+    chaos.until_ended(|_| {});
+    if let Some(proxy) = kept {
+        // It ends in order then.
+        proxy.restore();
+    }
+    chaos.ends(&Expected::default());
+}
+
 /// The variables of a program whose clock is shifted. What measures spans of time goes right.
 pub(crate) fn shifted_clock(shift: &str) -> [(&'static str, &str); 3] {
     let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());

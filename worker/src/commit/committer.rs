@@ -47,6 +47,10 @@ const IN_FLIGHT: usize = 4;
 const PREPARED_AT_ONCE: usize = 16;
 /// What is being stored when there is no more time has this long to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
+/// A segment whose storage takes so long, and a second more for each [`LEAST_RATE`] bytes, is not being stored.
+const SILENT: Duration = Duration::from_secs(10);
+/// Bytes a second.
+const LEAST_RATE: u64 = 256 << 10;
 /// First pause after a store or ledger failed; they grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
@@ -345,6 +349,7 @@ impl Committer {
         let began = std::time::Instant::now();
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
         failpoint::pass("segment_sealed");
+        let silent = SILENT + Duration::from_secs(size / LEAST_RATE);
         let put = async {
             if with_files {
                 self.until_done("the files of mini-batches", StorageError::is_retryable, || {
@@ -353,7 +358,7 @@ impl Committer {
                 .await?;
             }
             self.until_done("a segment", StorageError::is_retryable, || {
-                self.job.storage.put(&key, parts.clone().into(), PutMode::Overwrite)
+                self.heard_of(silent, self.job.storage.put(&key, parts.clone().into(), PutMode::Overwrite))
             })
             .await
         };
@@ -388,6 +393,20 @@ impl Committer {
             tracing::warn!(%error, "committed mini-batches may be delivered again; they will be found done");
         }
         failpoint::pass("acknowledged");
+    }
+
+    /// Makes a call, and notes that its server is silent once it takes longer than `silent`.
+    async fn heard_of<T, E: OfServer>(
+        &self,
+        silent: Duration,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut call = std::pin::pin!(call);
+        if let Ok(outcome) = tokio::time::timeout(silent, &mut call).await {
+            return outcome;
+        }
+        self.metrics.hears_nothing(E::SERVER);
+        call.await
     }
 
     /// Ends some moments after there is no more time.

@@ -294,6 +294,10 @@ impl Intake {
         loop {
             let localizing = self.localizer.localize(&ready.delivery.body);
             let Some(localized) = self.end.stop.run_until_cancelled(localizing).await else { return };
+            match &localized {
+                Err(error) if !self.job.storage.to_string().starts_with(&error.place) => {}
+                _ => self.metrics.heard(&localized),
+            }
             match localized {
                 Ok(Localized { planned, local, pin }) => {
                     (ready.planned, ready.local, ready.pin) = (planned, local, pin);

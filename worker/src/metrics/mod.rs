@@ -24,7 +24,8 @@ use prs_common::storage::StorageError;
 use prs_orchestrator::{OrchestratorMetrics, duty_names};
 
 use family::Families;
-use outage::{Dependency, Outages};
+pub(crate) use outage::Dependency;
+use outage::Outages;
 use pulse::{ALIVE_WITHIN, Pulse};
 pub(crate) use start_reason::StartReason;
 use target::OfTarget;
@@ -142,6 +143,25 @@ impl Metrics {
         self.0.iter().flat_map(|inner| inner.outages.last()).map(str::to_owned).collect()
     }
 
+    /// Notes that a call to a server has gone without an answer for longer than one takes.
+    pub(crate) fn hears_nothing(&self, server: Dependency) {
+        if let Some(inner) = &self.0 {
+            inner.outages.is_away(server);
+        }
+    }
+
+    /// Notes that a node begins: what was heard of servers before is not known any more.
+    pub(crate) fn begins(&self) {
+        if let Some(inner) = &self.0 {
+            inner.outages.are_not_asked();
+        }
+    }
+
+    /// How long a server has not answered.
+    pub(crate) fn away_for(&self, server: Dependency) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |inner| inner.outages.lasts(server))
+    }
+
     /// Counts inputs that were fetched.
     pub(crate) fn fetched(&self, bytes: u64) {
         if let Some(inner) = &self.0 {
@@ -195,9 +215,7 @@ impl Drop for AtWork {
     fn drop(&mut self) {
         let Some(inner) = &self.0.0 else { return };
         *inner.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // Who does not ask does not wait.
-        inner.outages.answers(Dependency::Broker);
-        inner.outages.answers(Dependency::Storage);
+        inner.outages.are_not_asked();
     }
 }
 

@@ -2,7 +2,7 @@
 //! Calls that wait side by side count once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -39,7 +39,9 @@ pub(super) struct Outages {
 /// The outage of one server.
 #[derive(Debug, Default)]
 struct Outage {
-    /// Since when it lasts, microseconds since the beginning; 0 where there is none.
+    /// When it began, microseconds since the beginning; 0 where there is none.
+    began: AtomicU64,
+    /// Since when it lasts and is not counted yet, as above.
     since: AtomicU64,
     seconds: Seconds,
 }
@@ -48,6 +50,7 @@ impl Default for Outages {
     fn default() -> Self {
         let seconds = Family::<Label, Seconds>::default();
         let all = SERVERS.map(|dependency| Outage {
+            began: AtomicU64::new(0),
             since: AtomicU64::new(0),
             seconds: seconds.get_or_create_owned(&Label { dependency }),
         });
@@ -67,16 +70,25 @@ impl Outages {
 
     /// Notes that a call to a server failed.
     pub(super) fn is_away(&self, server: Dependency) {
-        let since = &self.all[server as usize].since;
-        let _ = since.compare_exchange(0, self.now(), Ordering::Relaxed, Ordering::Relaxed);
+        let Outage { began, since, .. } = &self.all[server as usize];
+        for time in [began, since] {
+            let _ = time.compare_exchange(0, self.now(), Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Notes that one succeeded.
     pub(super) fn answers(&self, server: Dependency) {
         let outage = &self.all[server as usize];
+        outage.began.store(0, Ordering::Relaxed);
         if outage.since.load(Ordering::Relaxed) > 0 {
             outage.count(outage.since.swap(0, Ordering::Relaxed), self.now());
         }
+    }
+
+    /// Notes that nobody asks broker and storage: who does not ask does not wait.
+    pub(super) fn are_not_asked(&self) {
+        self.answers(Dependency::Broker);
+        self.answers(Dependency::Storage);
     }
 
     /// Counts what lasts, so far.
@@ -96,6 +108,14 @@ impl Outages {
     pub(super) fn last(&self) -> impl Iterator<Item = &'static str> {
         let lasts = |outage: &Outage| outage.since.load(Ordering::Relaxed) > 0;
         SERVERS.into_iter().zip(&self.all).filter(move |(_, outage)| lasts(outage)).map(|(name, _)| name)
+    }
+
+    /// How long a server has not answered.
+    pub(super) fn lasts(&self, server: Dependency) -> Duration {
+        match self.all[server as usize].began.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => Duration::from_micros(self.now().saturating_sub(began)),
+        }
     }
 
     fn now(&self) -> u64 {
@@ -119,7 +139,7 @@ mod tests {
     #[test]
     fn an_outage_is_counted_once_and_also_while_it_lasts() {
         let outages = Outages::default();
-        let pause = std::time::Duration::from_millis(20);
+        let pause = Duration::from_millis(20);
         let of = |server: Dependency| outages.all[server as usize].seconds.get();
         outages.is_away(Dependency::Storage);
         std::thread::sleep(pause);
@@ -128,7 +148,9 @@ mod tests {
         let first = of(Dependency::Storage);
         assert!(first >= 0.02, "{first}");
         std::thread::sleep(pause);
+        assert!(outages.lasts(Dependency::Storage) >= 2 * pause, "what is counted so far ends nothing");
         outages.answers(Dependency::Storage);
+        assert_eq!(outages.lasts(Dependency::Storage), Duration::ZERO);
         let whole = of(Dependency::Storage);
         assert!(whole >= 0.04, "{whole}");
         std::thread::sleep(pause);

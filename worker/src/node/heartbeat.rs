@@ -3,6 +3,7 @@
 use prs_common::ledger::{NodeInfo, NodeReport, Signal};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
+use prs_orchestrator::job::reach::Server;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +18,8 @@ pub(crate) struct Heartbeat {
     pub(crate) info: NodeInfo,
     /// How the node is: node and dispatcher write, the heartbeat reads.
     pub(crate) report_rx: watch::Receiver<NodeReport>,
+    /// The server that the node does not reach, where it leaves the job for that.
+    pub(crate) cut_rx: watch::Receiver<Option<Server>>,
     pub(crate) in_hand: InHand,
     /// What the job wants: the heartbeat writes, node and dispatcher read.
     pub(crate) signal_tx: watch::Sender<Signal>,
@@ -47,7 +50,7 @@ impl Heartbeat {
                 in_hand: self.in_hand.count(),
                 now_us: now_us(),
                 load: self.meter.as_ref().and_then(Meter::seen),
-                unavailable: self.metrics.unavailable(),
+                unavailable: self.unavailable(),
                 ..self.report_rx.borrow().clone()
             };
             told = said.errors.len();
@@ -73,6 +76,19 @@ impl Heartbeat {
                 return;
             }
         }
+    }
+}
+
+impl Heartbeat {
+    /// The servers that do not answer, and the one that did not when the node left for that.
+    fn unavailable(&self) -> Vec<String> {
+        let mut all = self.metrics.unavailable();
+        if let Some(cut_off) = self.cut_rx.borrow().map(|server| server.as_str().to_owned())
+            && !all.contains(&cut_off)
+        {
+            all.push(cut_off);
+        }
+        all
     }
 }
 
@@ -107,6 +123,7 @@ mod tests {
             node_id,
             info,
             report_rx,
+            cut_rx: watch::channel(None).1,
             in_hand: InHand::default(),
             signal_tx,
             metrics: Metrics::default(),

@@ -5,6 +5,7 @@
 
 mod heartbeat;
 mod preparing;
+mod reach;
 
 use std::io;
 use std::path::Path;
@@ -19,6 +20,7 @@ use prs_common::log_context;
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
+use prs_orchestrator::job::reach::Server;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -50,12 +52,21 @@ const LAST_COMMITS: Duration = Duration::from_secs(30);
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
 
+/// A node that has left its job.
+#[derive(Debug, Clone, Default)]
+pub struct LeftNode {
+    /// The last that it said of itself.
+    pub report: NodeReport,
+    /// Whether it left because it does not reach a server that others reach.
+    pub cut_off: bool,
+}
+
 /// Serves `job` until it needs no more nodes, or `end` says so. Whatever keeps the node from it is told to the job.
 pub async fn run_node(
     job: JobContext,
     mut settings: NodeSettings,
     end: NodeEnd,
-) -> Result<NodeReport, LedgerError> {
+) -> Result<LeftNode, LedgerError> {
     let info = settings.info();
     let node_id = job.ledger.join(&info, None).await?;
     let _in_the_log = log_context::serving(&job.id, Some(node_id));
@@ -81,11 +92,13 @@ pub async fn run_node(
     let (signal_tx, signal_rx) = watch::channel(Signal::Run);
     let in_hand = InHand::default();
     let stop_heartbeat = CancellationToken::new();
+    let (cut_tx, cut_rx) = watch::channel(None);
     let heartbeat = Heartbeat {
         job: job.clone(),
         node_id,
         info,
         report_rx: report_rx.clone(),
+        cut_rx: cut_rx.clone(),
         in_hand: in_hand.clone(),
         signal_tx,
         metrics: settings.metrics.clone(),
@@ -95,58 +108,76 @@ pub async fn run_node(
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
     let writing = TaskTracker::new();
-    let preparing = Preparing {
-        job: &job,
-        settings: &settings,
-        node_id,
-        service: &service,
-        folder: &folder,
-        writing: &writing,
-        main_log: &main_log,
-        report_tx: &report_tx,
+    let (metrics, worker) = (settings.metrics.clone(), settings.worker.clone());
+    metrics.begins();
+    let giving_way = async {
+        cut_tx.send_replace(Some(reach::cut_off(&job, &worker, &metrics, &end).await));
+        std::future::pending::<()>().await;
     };
-    let prepared = tokio::select! {
-        prepared = preparing.prepare() => Some(prepared),
-        () = end.drain.cancelled() => None,
-        () = end.stop.cancelled() => None,
-        () = unwanted(signal_rx.clone()) => None,
-    };
-    report_tx.send_modify(|report| report.preparing = None);
-    match prepared {
-        None => main_log.line("there is nothing to do here any more"),
-        Some(Ok(Prepared { made, side_inputs })) => {
-            if let Some(made) = &made {
-                main_log.line(format_args!("the interpreter is {}", made.python.display()));
-                settings.python.clone_from(&made.python);
-            }
-            let node = Service {
-                job: &job,
-                settings: &settings,
-                node_id,
-                name: &service,
-                folder: &folder,
-                main_log: &main_log,
-                in_hand,
-                side_inputs,
-            };
-            node.serve(report_tx, signal_rx, end).await;
-            // It may be removed from here on.
-            drop(made);
-        }
-        Some(Err(Unfit { reason, is_of_host })) => {
-            main_log.line(&reason);
-            report_tx.send_modify(|report| {
-                report.fatal = Some(reason.to_string());
-                report.is_unfit = is_of_host;
-                // Without others the job ends with it at once, and says it all.
-                if is_of_host && job.policy.has_others {
-                    report.errors.push(told(&settings, &reason));
+    let working = async {
+        let preparing = Preparing {
+            job: &job,
+            settings: &settings,
+            node_id,
+            service: &service,
+            folder: &folder,
+            writing: &writing,
+            main_log: &main_log,
+            report_tx: &report_tx,
+        };
+        let prepared = tokio::select! {
+            prepared = preparing.prepare() => Some(prepared),
+            () = end.drain.cancelled() => None,
+            () = end.stop.cancelled() => None,
+            () = unwanted(signal_rx.clone()) => None,
+        };
+        report_tx.send_modify(|report| report.preparing = None);
+        match prepared {
+            None => main_log.line("there is nothing to do here any more"),
+            Some(Ok(Prepared { made, side_inputs })) => {
+                if let Some(made) = &made {
+                    main_log.line(format_args!("the interpreter is {}", made.python.display()));
+                    settings.python.clone_from(&made.python);
                 }
-            });
+                let node = Service {
+                    job: &job,
+                    settings: &settings,
+                    node_id,
+                    name: &service,
+                    folder: &folder,
+                    main_log: &main_log,
+                    in_hand,
+                    side_inputs,
+                };
+                node.serve(report_tx, signal_rx, end.clone()).await;
+                // It may be removed from here on.
+                drop(made);
+            }
+            Some(Err(Unfit { reason, is_of_host })) => {
+                main_log.line(&reason);
+                report_tx.send_modify(|report| {
+                    report.fatal = Some(reason.to_string());
+                    report.is_unfit = is_of_host;
+                    // Without others the job ends with it at once, and says it all.
+                    if is_of_host && job.policy.has_others {
+                        report.errors.push(told(&settings, &reason));
+                    }
+                });
+            }
         }
+    };
+    tokio::select! {
+        () = working => {}
+        () = giving_way => unreachable!("it waits for ever"),
+    }
+    let cut = *cut_rx.borrow();
+    if let Some(server) = cut {
+        main_log.line(format_args!("the node does not reach the {}, and others do", server.as_str()));
     }
     main_log.line(format_args!("node {node_id} leaves"));
-    if let Some(shipper) = &job.log_shipper
+    // Others wait for its seat.
+    if cut != Some(Server::Storage)
+        && let Some(shipper) = &job.log_shipper
         && let Err(error) = shipper.ship(true).await
     {
         tracing::warn!(%error, "the last logs of the node are not in storage");
@@ -162,8 +193,8 @@ pub async fn run_node(
     if let Err(error) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
         tracing::error!(%error, "a folder of the job is left behind");
     }
-    let last = report_rx.borrow().clone();
-    Ok(last)
+    let report = report_rx.borrow().clone();
+    Ok(LeftNode { report, cut_off: cut.is_some() })
 }
 
 /// What people who wait for the job see of a host that cannot run it.

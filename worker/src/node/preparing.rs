@@ -23,6 +23,7 @@ use crate::host::blocking::blocking;
 use crate::host::environment::{MadeEnvironment, make_environment};
 use crate::host::python_home;
 use crate::inputs::side::{SideInputs, SideProgress, SideWork, store_of_job};
+use crate::metrics::Metrics;
 use crate::node_settings::{NodeSettings, Unfit};
 use crate::process::seen_errors::cut;
 
@@ -64,7 +65,7 @@ impl Preparing<'_> {
 
     /// The code and prs's own Python, into the scratch folder.
     async fn code(&self) -> Result<(), EndReason> {
-        let archive = fetch_code(self.job).await?;
+        let archive = fetch_code(self.job, &self.settings.metrics).await?;
         let (scratch, extension) = (self.folder.to_owned(), self.settings.extension.clone());
         let prepared = self.writing.spawn_blocking(move || {
             unpack(&archive, &scratch.join("code"))
@@ -160,10 +161,12 @@ fn of_host(reason: EndReason) -> Unfit {
 
 /// The code archive, as often as it takes. One that is not what its name says is read some times, for it may have been
 /// damaged on the way.
-async fn fetch_code(job: &JobContext) -> Result<Bytes, EndReason> {
+async fn fetch_code(job: &JobContext, metrics: &Metrics) -> Result<Bytes, EndReason> {
     let mut damaged = 0;
     loop {
-        match job.storage.get(&job.code).await {
+        let fetched = job.storage.get(&job.code).await;
+        metrics.heard(&fetched);
+        match fetched {
             Ok(body) => {
                 let (archive, key) = (body.clone(), job.code.clone());
                 if blocking(move || is_intact(&archive, checksum_of_code(&key))).await {

@@ -37,6 +37,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// A job that could not be served is left to others for so long.
 const LEFT_FOR: Duration = Duration::from_secs(5);
+/// The same of a job whose servers others reach, and this worker does not: they have to take its seat first.
+const LEFT_TO_OTHERS_FOR: Duration = Duration::from_secs(30);
 /// How long the last answers to the broker may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How long a worker that ends waits until the ledger has forgotten it.
@@ -237,6 +239,7 @@ impl Search<'_> {
             let left = match outcome {
                 ServeOutcome::Full => continue,
                 ServeOutcome::NotHere => Left::Until(Instant::now() + LEFT_FOR),
+                ServeOutcome::CutOff => Left::Until(Instant::now() + LEFT_TO_OTHERS_FOR),
                 ServeOutcome::OtherVersion => Left::All,
                 ServeOutcome::Useless => Left::Nodes,
                 ServeOutcome::Again => {
@@ -246,7 +249,7 @@ impl Search<'_> {
                 _ => return true,
             };
             self.left.insert(run, left);
-            if outcome == ServeOutcome::Useless {
+            if matches!(outcome, ServeOutcome::Useless | ServeOutcome::CutOff) {
                 return true;
             }
         }
@@ -273,6 +276,7 @@ pub async fn serve_job(
             ServeOutcome::EndsElsewhere
             | ServeOutcome::Again
             | ServeOutcome::NotHere
+            | ServeOutcome::CutOff
             | ServeOutcome::Full => {}
             ServeOutcome::Useless => return ServeOutcome::Left,
             outcome => return outcome,

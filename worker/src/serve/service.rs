@@ -10,6 +10,7 @@ use prs_common::job::{Environment, check_file_name};
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
 use prs_common::log_context;
 use prs_common::tree;
+use prs_orchestrator::job::init_failures::is_useless;
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, WatchEnd, orchestrate};
@@ -51,6 +52,8 @@ pub enum ServeOutcome {
     Left,
     /// The worker is of no use to the job (`init()` fails here, no room on the disk); another one may not be either.
     Useless,
+    /// The worker does not reach a server that others reach, and leaves the job to them.
+    CutOff,
     /// The job wants nodes again, and this worker may be one of them.
     Again,
     /// The job cannot be served from here for now.
@@ -70,6 +73,7 @@ impl fmt::Display for ServeOutcome {
             Self::OtherVersion => "it needs a worker of another version",
             Self::Left => "this worker leaves, and the job goes on",
             Self::Useless => "this worker is of no use to it",
+            Self::CutOff => "this worker does not reach a server that others reach",
             Self::Again => "its service begins anew",
             Self::NotHere => "it cannot be served from here for now",
             Self::Full => "it has enough nodes",
@@ -185,7 +189,7 @@ impl Service<'_> {
                 let record = JobRecord::read(&*self.fleet.job_storage(job_id)).await;
                 return record.ok().as_ref().and_then(end_of).unwrap_or(outcome);
             }
-            ServeOutcome::Left | ServeOutcome::Useless => membership::ring(&job).await,
+            ServeOutcome::Left | ServeOutcome::Useless | ServeOutcome::CutOff => membership::ring(&job).await,
             _ => {}
         }
         outcome
@@ -272,10 +276,10 @@ impl Service<'_> {
                     });
                     node_exit = Some(ended);
                     // The orchestrator that writes the result may die over it: a worker that knows of the job must be there then.
-                    if ended == NodeExit::Unwanted {
-                        watch_end.alone.cancel();
-                    } else {
-                        watch_end.retire.cancel();
+                    match ended {
+                        NodeExit::Unwanted => watch_end.alone.cancel(),
+                        NodeExit::CutOff => watch_end.stop.cancel(),
+                        NodeExit::Leaving | NodeExit::Useless => watch_end.retire.cancel(),
                     }
                 }
                 ended = &mut watching, if place.is_none() => {
@@ -314,6 +318,7 @@ impl Service<'_> {
             (Some(WatchEnd::Ended(_) | WatchEnd::Over), _) => ServeOutcome::EndsElsewhere,
             (Some(WatchEnd::Again), _) => ServeOutcome::Again,
             (_, Some(NodeExit::Useless)) => ServeOutcome::Useless,
+            (_, Some(NodeExit::CutOff)) => ServeOutcome::CutOff,
             _ if is_steward => ServeOutcome::NotHere,
             // Also when the job wants no more nodes: this worker may be the one that writes its result, and leaves.
             _ => ServeOutcome::Left,
@@ -381,6 +386,8 @@ enum NodeExit {
     Leaving,
     /// It cannot be of use.
     Useless,
+    /// It does not reach a server that others reach.
+    CutOff,
 }
 
 /// Runs the node, if there is to be one, once the ledger can be reached.
@@ -392,7 +399,8 @@ async fn run_when_known(job: JobContext, part: Part, end: NodeEnd) -> NodeExit {
     };
     loop {
         match run_node(job.clone(), (*settings).clone(), end.clone()).await {
-            Ok(report) if report.gave_up || report.fatal.is_some() => return NodeExit::Useless,
+            Ok(left) if is_useless(&left.report) => return NodeExit::Useless,
+            Ok(left) if left.cut_off => return NodeExit::CutOff,
             Ok(_) if end.drain.is_cancelled() || end.stop.is_cancelled() => return NodeExit::Leaving,
             Ok(_) => return NodeExit::Unwanted,
             Err(error) => tracing::warn!(job = job.id, %error, "the job cannot be joined yet; trying again"),

@@ -50,7 +50,7 @@ pub(crate) async fn wait(
 
 /// Publishes the plan; a node goes on where this is interrupted.
 async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &CancellationToken) {
-    if schedule(job, owner, assignment, stop).await == Scheduled::Interrupted {
+    if let Scheduled::Interrupted { .. } = schedule(job, owner, assignment, stop).await {
         tracing::warn!("the servers went away while the plan was published; a node goes on with it");
     }
 }

@@ -64,7 +64,10 @@ mod tests {
                 given.now.publishing = Publishing::Ended { outcome, refills: false };
             })
         };
-        assert_eq!(ended(Scheduled::Interrupted), Some(Action::Schedule { again: false }));
+        assert_eq!(
+            ended(Scheduled::Interrupted { server: None, error: String::new() }),
+            Some(Action::Schedule { again: false })
+        );
         let reason = "no such folder here".to_owned();
         assert_eq!(ended(Scheduled::Unable { reason: reason.clone() }), Some(Action::LeavePlan { reason }));
         let lost = unplanned().decides(decide, |given| {

@@ -86,6 +86,7 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
             | ServeOutcome::Useless
             | ServeOutcome::Again
             | ServeOutcome::NotHere
+            | ServeOutcome::CutOff
             | ServeOutcome::Full => Code::LeftJob,
         };
     } else {
