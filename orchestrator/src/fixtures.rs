@@ -11,9 +11,9 @@ use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
 use prs_common::layout;
 use prs_common::ledger::{
-    Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, FailedTry, JobLedger, JobProgress,
-    JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView,
-    OfferedCopy, OpenCopy, Seats, Signal, TryLimits, Verdict,
+    Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, FailedTry, Heard, JobLedger,
+    JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport,
+    NodeView, NotedTries, OfferedCopy, OpenCopy, Seats, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
@@ -325,6 +325,14 @@ impl JobLedger for FaultyLedger {
         self.pass("abandon")?;
         self.inner.abandon(index, start).await
     }
+    async fn noted_tries(&self, index: MiniBatchIndex) -> Result<NotedTries, LedgerError> {
+        self.pass("noted_tries")?;
+        self.inner.noted_tries(index).await
+    }
+    async fn pass_on(&self, index: MiniBatchIndex, start: &str, service: &str) -> Result<(), LedgerError> {
+        self.pass("pass_on")?;
+        self.inner.pass_on(index, start, service).await
+    }
     async fn want_copies(
         &self,
         indexes: &[MiniBatchIndex],
@@ -366,12 +374,7 @@ impl JobLedger for FaultyLedger {
         self.pass("join")?;
         self.inner.join(info, wish).await
     }
-    async fn heartbeat(
-        &self,
-        node_id: u32,
-        worker: &str,
-        report: &NodeReport,
-    ) -> Result<Signal, LedgerError> {
+    async fn heartbeat(&self, node_id: u32, worker: &str, report: &NodeReport) -> Result<Heard, LedgerError> {
         self.pass("heartbeat")?;
         self.inner.heartbeat(node_id, worker, report).await
     }

@@ -41,7 +41,7 @@ pub use nodes::{
 };
 pub use offers::{Bell, KnownJob, Offer, Offered, Offers, Seats};
 pub use progress::{Checkpoint, CommittedSegment, Conclusion, JobProgress, JobState};
-pub use tries::{Begin, Blame, FailedTry, MiniBatchOutcome, TryLimits, Verdict};
+pub use tries::{Begin, Blame, FailedTry, MiniBatchOutcome, NotedTries, TryLimits, Verdict};
 
 /// How long it is remembered that an autoscaler asked for a target.
 pub const ASK_IS_TOLD: Duration = Duration::from_hours(1);
@@ -101,6 +101,20 @@ impl Signal {
             JobState::Queued | JobState::Scheduling | JobState::Running => Self::Run,
         }
     }
+}
+
+/// A node of which nothing was heard for so long does not count as live.
+pub const LIVE: Duration = Duration::from_secs(3);
+
+/// The answer to a heartbeat: the signal, and how the job stands for the processes of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// What the job wants of the node.
+    pub signal: Signal,
+    /// Nodes of the job that were heard of within [`LIVE`], this one among them.
+    pub live_nodes: u32,
+    /// Whether a mini-batch of the job succeeded.
+    pub has_succeeded: bool,
 }
 
 /// The memory of a server.
@@ -263,6 +277,10 @@ pub trait JobLedger: Debug + Send + Sync {
     async fn begin(&self, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
     /// Takes a noted start back: it ended in order, without an outcome, and blames nobody.
     async fn abandon(&self, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError>;
+    /// The names that are noted of the tries of a mini-batch; none once it has its outcome.
+    async fn noted_tries(&self, index: MiniBatchIndex) -> Result<NotedTries, LedgerError>;
+    /// Takes a noted start back, and notes that `service` gave the last try of the mini-batch back for another node.
+    async fn pass_on(&self, index: MiniBatchIndex, start: &str, service: &str) -> Result<(), LedgerError>;
 
     /// Wants a second run of mini-batches; returns those that none was wanted of before. There is one at most of each.
     /// `fence` is as in [`set_state`](Self::set_state).
@@ -301,8 +319,7 @@ pub trait JobLedger: Debug + Send + Sync {
     /// seat keeps it.
     async fn take_seat(&self, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError>;
     /// Notes what a node says of itself and tells it what the job wants. `worker` is the name it joined with.
-    async fn heartbeat(&self, node_id: u32, worker: &str, report: &NodeReport)
-    -> Result<Signal, LedgerError>;
+    async fn heartbeat(&self, node_id: u32, worker: &str, report: &NodeReport) -> Result<Heard, LedgerError>;
     /// Notes that a node leaves in order.
     async fn leave(&self, node_id: u32) -> Result<(), LedgerError>;
     /// The nodes of the job.

@@ -85,3 +85,12 @@ pub enum Begin {
     /// Its outcome is known: acknowledge and forget it.
     Done,
 }
+
+/// The names that are noted of a mini-batch whose tries failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NotedTries {
+    /// The tries that the user's code failed, in any order.
+    pub failed: Vec<String>,
+    /// The services of nodes that gave its last try back for another node, in any order.
+    pub passed_on_by: Vec<String>,
+}

@@ -24,10 +24,13 @@ const DELETING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Options of the queue of a job's mini-batches. One may wait for another that takes its full time, be loaded,
-/// run, and wait for its commit.
+/// run, and wait for its commit. Each further try, which a node makes without giving the message back, may wait for another
+/// mini-batch, too, and run.
 pub fn job_queue_options(spec: &JobSpec) -> QueueOptions {
     let one = spec.run_invocation_timeout + spec.task_overhead_timeout;
-    QueueOptions { consumer_timeout: Some((4 * one).max(LEAST_TIMEOUT)) }
+    let further = u64::from(spec.run_max_try.saturating_sub(1));
+    let all = one.saturating_mul(4 + 2 * further);
+    QueueOptions { consumer_timeout: Some(all.max(LEAST_TIMEOUT)) }
 }
 
 /// Name of the queue `number` of a job, from 0.

@@ -102,6 +102,19 @@ def run(mini_batch, context):
 }
 
 #[test]
+fn each_try_of_a_mini_batch_is_in_another_process() {
+    for processes in [1, 2] {
+        let job = job_with("raise ValueError('bad image')").with("process_count_per_node", processes);
+        assert_eq!(counts(&job.completes()), one_failed().each_ref());
+        let tries = job.run().tries();
+        let names =
+            tries.iter().filter(|row| row["Mini-batch Id"] == "mb-0000000001").map(|row| &row["Process"]);
+        let names: Vec<_> = names.collect();
+        assert!(names.len() == 3 && names[0] != names[1] && names[1] != names[2], "{processes}: {names:?}");
+    }
+}
+
+#[test]
 fn one_try_means_one_try() {
     let job = job_with("raise OSError('flaky')").with("run_max_try", 1);
     assert_eq!(counts(&job.completes()), one_failed().each_ref());

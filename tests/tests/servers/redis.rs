@@ -135,6 +135,9 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     job.begin(8, "start").await?;
     job.begin(9, "start").await?;
     job.abandon(9, "start").await?;
+    job.begin(7, "start").await?;
+    job.pass_on(7, "start", "service").await?;
+    job.noted_tries(7).await?;
     job.commit("a", 1, &succeeded(0..5)).await?;
     job.commit("b", 1, &succeeded(3..7)).await?;
     job.ended(&[0, 1]).await?;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use prs_common::backoff::Backoff;
 use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
-use prs_common::ledger::{Blame, FailedTry, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
+use prs_common::ledger::{Blame, FailedTry, Heard, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
@@ -27,11 +27,13 @@ use prs_common::tree::OpenFolder;
 use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::segments::recover::entry;
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::next_try::{Failed, NextTry};
 use super::outcome::{Ended, Outcome, Ready, Tried, nodes_lost};
 use super::traces::{self, Choice};
 use crate::commit::late_objects::remove_late_objects;
@@ -89,6 +91,10 @@ pub(crate) struct Committer {
     pub(crate) backlog: Backlog,
     /// Why nothing can be committed any more: the committer writes, the dispatcher reads.
     pub(crate) fatal_tx: watch::Sender<Option<String>>,
+    /// Mini-batches whose next try runs here: the committer writes, the dispatcher reads.
+    pub(crate) retries_tx: mpsc::UnboundedSender<Ready>,
+    /// How the job stands: the heartbeat writes, the committer reads.
+    pub(crate) heard_rx: watch::Receiver<Heard>,
     /// There is no more time: what cannot be committed at once need not be.
     pub(crate) over: CancellationToken,
     pub(crate) metrics: Metrics,
@@ -308,15 +314,31 @@ impl Committer {
             }
             Some(Verdict::Retry { failed_tries }) => {
                 record.number = failed_tries;
+                let of_data = matches!(record.status, TryStatus::LoadException | TryStatus::LoadTimeout);
                 open.builder.add(record, &process, Bytes::new());
-                if let Err(error) = ready.delivery.requeue() {
-                    tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
-                }
+                self.try_again(Ready { failed_tries, start: None, ..ready }, of_data);
             }
             Some(Verdict::GiveUp { failed_tries }) => {
                 record.number = failed_tries;
                 open.add(record, &process, Bytes::new(), ready);
             }
+        }
+    }
+
+    /// Has a mini-batch run again, here or where the queue brings it. A copy has no message, and the other run goes on.
+    fn try_again(&self, ready: Ready, of_data: bool) {
+        let (tries, run_max_try) = (ready.failed_tries, self.job.spec.run_max_try);
+        let failed = Failed { tries, run_max_try, live_nodes: self.heard_rx.borrow().live_nodes };
+        let back = match failed.next(of_data) {
+            // The dispatcher is gone when the node has ended meanwhile.
+            NextTry::Here if !ready.is_copy => match self.retries_tx.send(ready) {
+                Ok(()) => return,
+                Err(SendError(ready)) => ready,
+            },
+            _ => ready,
+        };
+        if let Err(error) = back.delivery.requeue() {
+            tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
         }
     }
 

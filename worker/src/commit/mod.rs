@@ -2,5 +2,6 @@
 
 pub(crate) mod committer;
 mod late_objects;
+pub(crate) mod next_try;
 pub(crate) mod outcome;
 pub(crate) mod traces;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
@@ -29,6 +30,10 @@ pub(crate) struct Ready {
     pub(crate) pin: Pin,
     /// What the ledger calls its start; only one that was delivered before has it, see `suspects`.
     pub(crate) start: Option<String>,
+    /// Numbers of the processes of this node that it failed in, the last one at the end.
+    pub(crate) failed_in: Vec<u32>,
+    /// Since when it waits for another process.
+    pub(crate) waits_since: Option<Instant>,
     /// Nodes that were lost with it, as far as its start told.
     pub(crate) node_losses: u32,
     /// Whether it is a second run beside another one, without a message in the queue; see `intake::copies`.
@@ -78,6 +83,13 @@ pub(crate) struct Outcome {
     pub(crate) ready: Ready,
     /// How it ended.
     pub(crate) ended: Ended,
+}
+
+impl Outcome {
+    /// Whether the try succeeded, all items or some.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        matches!(&self.ended, Ended::Tried(tried) if tried.record.status == TryStatus::RunDone)
+    }
 }
 
 /// How a try ended.

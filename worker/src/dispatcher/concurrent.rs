@@ -16,8 +16,8 @@ use super::ended_tries::Death;
 use super::processes::KILLED;
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size;
+use crate::dispatcher::placing::Place;
 use crate::dispatcher::slot::{Kill, Running, running, running_mut};
-use crate::dispatcher::suspects::Ask;
 use crate::process::stack::Stack;
 
 /// Mini-batches that run apart from others.
@@ -60,6 +60,11 @@ impl Running {
     /// How many more it may have under way now, in company.
     fn open_lanes(&self) -> usize {
         if self.takes_company() { self.concurrency().saturating_sub(self.in_hand.len()) } else { 0 }
+    }
+
+    /// Whether it may have one more under way now, in company.
+    pub(super) fn has_open_lane(&self) -> bool {
+        self.open_lanes() > 0
     }
 
     /// Whether all its lanes are taken, so that the rest of what it has in hand waits.
@@ -129,7 +134,7 @@ impl Dispatcher<'_> {
     pub(super) fn feed_concurrent(&mut self, mut room: usize) {
         self.feed_apart();
         self.feed_cleared();
-        self.begin_suspect();
+        self.begin_suspect(Running::has_open_lane);
         // What has to be apart needs a process that has nothing.
         let mut kept_free = self.apart.groups.len() + usize::from(self.waits_for_a_process_of_its_own());
         let suspects_wait = !self.suspects.is_empty() || !self.cleared.is_empty() || self.clearing > 0;
@@ -174,47 +179,34 @@ impl Dispatcher<'_> {
     /// Suspects whose start is noted run in company, as there may be many of them (a node was lost with all it had under
     /// way), but for those that a node was lost with before.
     fn feed_cleared(&mut self) {
-        while let Some(next) = self.cleared.front() {
-            let killed_before = self.apart.alone.contains(&next.index);
-            if next.node_losses > 0 {
-                let others = running(&self.slots).filter(|one| one.has_suspects()).count();
-                if others > 0 {
-                    return;
-                }
-                let Some(running) = running_mut(&mut self.slots).find(|running| running.is_free()) else {
-                    return;
-                };
-                let group = self.cleared.pop_front().into_iter().collect();
-                running.give_apart(group);
-            } else if killed_before {
-                self.apart.groups.extend(self.cleared.pop_front().map(|ready| vec![ready]));
+        let mut waiting = VecDeque::new();
+        while let Some(next) = self.cleared.pop_front() {
+            let is_alone = next.node_losses > 0;
+            if is_alone && running(&self.slots).any(Running::has_suspects) {
+                self.cleared.push_front(next);
+                break;
+            }
+            if !is_alone && self.apart.alone.contains(&next.index) {
+                self.apart.groups.push_back(vec![next]);
                 self.feed_apart();
-            } else {
-                let open = running_mut(&mut self.slots).filter(|one| one.open_lanes() > 0);
-                let Some(running) = open.min_by_key(|one| one.in_hand.len()) else { return };
-                running.is_apart = false;
-                running.give(self.cleared.pop_front().into_iter());
+                continue;
+            }
+            let has_room = if is_alone { Running::is_free } else { Running::has_open_lane };
+            let Place::Give(position) = self.place(&next, has_room) else {
+                waiting.push_back(next);
+                continue;
+            };
+            self.give(position, next);
+            if let Some(running) = &mut self.slots[position].running {
+                running.is_apart = is_alone;
             }
         }
+        waiting.append(&mut self.cleared);
+        self.cleared = waiting;
     }
 
     fn waits_for_a_process_of_its_own(&self) -> bool {
         self.cleared.front().is_some_and(|next| next.node_losses > 0)
-    }
-
-    /// Has the start of the next suspect noted, while there is a place for it.
-    fn begin_suspect(&mut self) {
-        let mut noted = running(&self.slots).flat_map(Running::suspects).chain(&self.cleared);
-        if self.clearing > 0 || noted.any(|suspect| suspect.node_losses > 0) {
-            return;
-        }
-        let places: usize = running(&self.slots).map(Running::open_lanes).sum();
-        if self.cleared.len() < places
-            && let Some(suspect) = self.suspects.pop_front()
-        {
-            self.clearing += 1;
-            let _ = self.with.asks_tx.send(Ask::Begin(suspect));
-        }
     }
 
     /// Kills processes with mini-batches that take too long and do not end when their task is cancelled.

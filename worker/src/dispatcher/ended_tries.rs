@@ -203,13 +203,16 @@ fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
 fn outcome_of(
     running: &mut Running,
     seq: u32,
-    ready: Ready,
+    mut ready: Ready,
     (record, error): (TryRecord, Option<ErrorDetail>),
     rows: Bytes,
     files: Vec<String>,
 ) -> Outcome {
     running.tries += 1;
-    running.failed_tries += u64::from(record.status != TryStatus::RunDone);
+    if record.status != TryStatus::RunDone {
+        running.failed_tries += 1;
+        ready.failed_in.push(running.number);
+    }
     let (process, staging) = (Arc::clone(&running.who), Arc::clone(&running.staging));
     let error = error.map(Box::new);
     Outcome {

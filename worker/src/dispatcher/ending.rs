@@ -11,7 +11,7 @@ use crate::dispatcher::slot::{Kill, Stage, running_mut};
 use crate::dispatcher::suspects::Ask;
 
 /// How long processes have for `shutdown()`.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
 /// How the node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

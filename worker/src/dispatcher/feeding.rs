@@ -1,13 +1,14 @@
 //! What is given to which process: mini-batches as fast as they are worked off, suspects alone in a process.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Dispatcher;
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size;
+use crate::dispatcher::placing::Place;
 use crate::dispatcher::slot::{Running, running, running_mut};
-use crate::dispatcher::suspects::Ask;
 use crate::node_settings::Prefetch;
 
 /// Uncommitted rows beyond which nothing new is started, bytes.
@@ -30,9 +31,13 @@ impl Dispatcher<'_> {
     /// A suspect may run, or need not any more.
     pub(super) fn clear(&mut self, cleared: Option<Ready>) {
         self.clearing -= 1;
+        self.kept_for = None;
         match cleared {
             Some(ready) if self.ending.is_some() => self.give_back(ready),
-            Some(ready) => self.cleared.push_back(ready),
+            Some(mut ready) => {
+                ready.waits_since.get_or_insert_with(Instant::now);
+                self.cleared.push_back(ready);
+            }
             None => {}
         }
     }
@@ -41,25 +46,25 @@ impl Dispatcher<'_> {
     /// for them. One that a node was lost with before runs while no other suspect is noted: if it kills this node, too,
     /// nobody else is blamed.
     fn feed_suspects(&mut self) {
-        while let Some(next) = self.cleared.front() {
+        let mut waiting = VecDeque::new();
+        while let Some(next) = self.cleared.pop_front() {
             let others = running(&self.slots).filter_map(Running::suspect).count();
             if next.node_losses > 0 && others > 0 {
-                return;
+                self.cleared.push_front(next);
+                break;
             }
-            let Some(running) = running_mut(&mut self.slots).find(|running| running.is_free()) else { break };
-            running.give(self.cleared.pop_front().into_iter());
+            match self.place(&next, Running::is_free) {
+                Place::Give(position) => self.give(position, next),
+                Place::Replace(position) => {
+                    self.replace_for(position, next.index);
+                    waiting.push_back(next);
+                }
+                Place::Wait => waiting.push_back(next),
+            }
         }
-        let noted = running(&self.slots).filter_map(Running::suspect).chain(&self.cleared);
-        if self.clearing > 0 || noted.into_iter().any(|suspect| suspect.node_losses > 0) {
-            return;
-        }
-        let free = running(&self.slots).filter(|one| one.is_free()).count();
-        if self.cleared.len() < free
-            && let Some(suspect) = self.suspects.pop_front()
-        {
-            self.clearing += 1;
-            let _ = self.with.asks_tx.send(Ask::Begin(suspect));
-        }
+        waiting.append(&mut self.cleared);
+        self.cleared = waiting;
+        self.begin_suspect(Running::is_free);
     }
 
     /// Adapts how many mini-batches the intake takes to what they cost, and gives back what others could run first.
@@ -115,9 +120,9 @@ impl Dispatcher<'_> {
         let sharing = running(&self.slots).count();
         let mut room = self.room();
         // Suspects need a process that has nothing: while some wait, none gets more than it has, and one is kept free
-        // for each whose start is being noted. Otherwise a busy node would never come to them.
+        // for the one whose start is being noted. Otherwise a busy node would never come to them.
         let suspects_wait = !self.suspects.is_empty() || !self.cleared.is_empty() || self.clearing > 0;
-        let mut kept_free = self.clearing;
+        let kept_for = self.kept_for;
         // Those with nothing come first.
         for only_empty in [true, false] {
             if suspects_wait && !only_empty {
@@ -131,8 +136,7 @@ impl Dispatcher<'_> {
                 if !running.takes_work() || has_enough {
                     continue;
                 }
-                if kept_free > 0 {
-                    kept_free -= 1;
+                if kept_for == Some(running.number) {
                     continue;
                 }
                 let (at_hand, waiting) = (running.in_hand.len(), self.pending.len());

@@ -109,6 +109,7 @@ impl Dispatcher<'_> {
             }
             let rows = rows.split_to(outcome.rows as usize);
             let outcome = ended.reported(running, ready, outcome, rows);
+            self.has_succeeded |= outcome.has_succeeded();
             if self.with.outcomes_tx.send(outcome).is_err() {
                 let reason = EndReason::CommitterEnded.to_string();
                 self.with.report_tx.send_modify(|report| report.fatal = Some(reason));

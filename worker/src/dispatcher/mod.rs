@@ -16,7 +16,10 @@ mod hanging;
 mod init_failures;
 mod memory;
 mod messages;
+mod placing;
 mod processes;
+mod replacements;
+mod retries;
 mod slot;
 mod sources;
 pub(crate) mod suspects;
@@ -28,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{NodeReport, ProcessView, Signal};
+use prs_common::ledger::{Heard, NodeReport, ProcessView, Signal};
 use prs_common::log_file::LogFile;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +42,7 @@ use self::copies::{CopyNews, Standing};
 use self::ended_tries::EndedTries;
 use self::ending::Ending;
 use self::feeding::Recent;
+use self::replacements::Replacements;
 use self::slot::{Slot, running};
 use self::sources::Sources;
 use self::suspects::Ask;
@@ -73,6 +77,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) report_tx: watch::Sender<NodeReport>,
     /// Where the node stands, as far as copies go: the dispatcher writes, [`Copies`](crate::intake::copies::Copies) reads.
     pub(crate) standing_tx: watch::Sender<Standing>,
+    /// How the job stands: the heartbeat writes, the dispatcher reads.
+    pub(crate) heard_rx: watch::Receiver<Heard>,
     pub(crate) tasks: TaskTracker,
     pub(crate) metrics: TargetMetrics,
 }
@@ -86,10 +92,12 @@ pub(crate) struct Dispatcher<'a> {
     events_rx: mpsc::Receiver<Event>,
     slots: Vec<Slot>,
     pending: VecDeque<Ready>,
-    /// Delivered before, and not begun.
+    /// Delivered before, or failed before here, and not begun.
     suspects: VecDeque<Ready>,
     /// Suspects whose start is being noted.
     clearing: usize,
+    /// Number of the process that is kept free for one of them.
+    kept_for: Option<u32>,
     /// Suspects that may run.
     cleared: VecDeque<Ready>,
     /// Those of which one may have killed a process that had several.
@@ -100,6 +108,9 @@ pub(crate) struct Dispatcher<'a> {
     ended_processes: VecDeque<ProcessView>,
     sources: Arc<Sources>,
     failures_in_a_row: u32,
+    /// Whether a try succeeded here.
+    has_succeeded: bool,
+    replacements: Replacements,
     /// When what processes print was looked at.
     printed_at: Option<Instant>,
     /// When what runs long was looked at.
@@ -115,6 +126,8 @@ pub(crate) struct Commands {
     pub(crate) ready_rx: mpsc::Receiver<Vec<Ready>>,
     /// Suspects that may run, and nothing for one that need not: [`suspects`] writes, the dispatcher reads.
     pub(crate) cleared_rx: mpsc::UnboundedReceiver<Option<Ready>>,
+    /// Mini-batches whose next try runs here: the committer writes, the dispatcher reads.
+    pub(crate) retries_rx: mpsc::UnboundedReceiver<Ready>,
     /// What is to be done because of copies: [`Copies`](crate::intake::copies::Copies) writes, the dispatcher reads.
     pub(crate) copy_news_rx: mpsc::UnboundedReceiver<CopyNews>,
     /// What the job wants: the heartbeat writes, the dispatcher reads.
@@ -143,6 +156,7 @@ impl<'a> Dispatcher<'a> {
             pending: VecDeque::new(),
             suspects: VecDeque::new(),
             clearing: 0,
+            kept_for: None,
             cleared: VecDeque::new(),
             apart: Apart::default(),
             recent: Recent::begin(),
@@ -150,6 +164,8 @@ impl<'a> Dispatcher<'a> {
             ended_processes: VecDeque::new(),
             sources: Arc::new(sources),
             failures_in_a_row: 0,
+            has_succeeded: false,
+            replacements: Replacements::default(),
             printed_at: None,
             stood_at: None,
             busy_at: None,
@@ -162,6 +178,7 @@ impl<'a> Dispatcher<'a> {
         let Commands {
             mut ready_rx,
             mut cleared_rx,
+            mut retries_rx,
             mut copy_news_rx,
             mut signal_rx,
             mut shortage_rx,
@@ -194,6 +211,7 @@ impl<'a> Dispatcher<'a> {
                 () = end.stop.cancelled(), if self.ending != Some(Ending::AtOnce) => self.obey(Signal::Stop),
                 () = end.drain.cancelled(), if self.ending.is_none() => self.drain(),
                 Some(cleared) = cleared_rx.recv() => self.clear(cleared),
+                Some(ready) = retries_rx.recv() => self.retry(ready),
                 Some(news) = copy_news_rx.recv() => self.hear_of_copies(news),
                 Some(ready) = ready_rx.recv(), if self.pending.len() < enough && self.ending.is_none() => {
                     let (suspects, fresh): (Vec<_>, Vec<_>) = ready.into_iter().partition(Ready::is_suspect);

@@ -111,6 +111,7 @@ impl Dispatcher<'_> {
             init_failed: false,
             hang: Hang::No,
             python: String::new(),
+            replaced_at: None,
             said_bye: None,
         });
     }
@@ -248,5 +249,8 @@ pub(super) fn no_outcome(late: Duration) -> String {
 /// Why another process is started in the place of one that has ended.
 fn why_next(ended: &Running, returncode: i32) -> StartReason {
     let timed_out = matches!(ended.killed, Some(Kill::RunTimeout | Kill::LoadTimeout | Kill::InitTimeout));
+    if ended.replaced_at.is_some() && !timed_out {
+        return StartReason::Replaced;
+    }
     StartReason::after(ended.init_failed, timed_out, ended.killed.is_some(), returncode)
 }

@@ -144,6 +144,8 @@ pub(crate) struct Running {
     pub(crate) hang: Hang,
     /// Version of Python, once it has said so.
     pub(crate) python: String,
+    /// When it was told to end, or ran something last, where it makes room for another process.
+    pub(crate) replaced_at: Option<Instant>,
     /// When it said that `shutdown()` has returned.
     pub(crate) said_bye: Option<Instant>,
 }

@@ -35,6 +35,7 @@ impl Dispatcher<'_> {
                 running.kill(Kill::Stop);
             }
         }
+        self.look_at_replaced();
         let spec = &self.launch.job.spec;
         let run_limit = Duration::from_secs(spec.run_invocation_timeout);
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);

@@ -254,6 +254,8 @@ impl Intake {
             planned,
             local,
             start: None,
+            failed_in: Vec::new(),
+            waits_since: None,
             pin: Pin::none(),
             node_losses: 0,
             is_copy: false,

@@ -14,11 +14,13 @@ pub(crate) enum StartReason {
     Killed,
     /// The one before exited by itself.
     Exited,
+    /// The one before was told to make room, because mini-batches failed in it.
+    Replaced,
 }
 
 impl StartReason {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Start, Self::Exception, Self::Timeout, Self::Killed, Self::Exited];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Start, Self::Exception, Self::Timeout, Self::Killed, Self::Exited, Self::Replaced];
 
     /// The value of a label.
     pub(super) fn as_str(self) -> &'static str {
@@ -28,6 +30,7 @@ impl StartReason {
             Self::Timeout => "timeout",
             Self::Killed => "killed",
             Self::Exited => "exited",
+            Self::Replaced => "replaced",
         }
     }
 

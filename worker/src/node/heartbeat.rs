@@ -1,6 +1,6 @@
 //! The heartbeat: tells the ledger how the node is, and the node what the job wants.
 
-use prs_common::ledger::{NodeInfo, NodeReport, Signal};
+use prs_common::ledger::{Heard, NodeInfo, NodeReport, Signal};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use prs_orchestrator::job::reach::Server;
@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 use crate::commit::outcome::InHand;
 use crate::metrics::Metrics;
 use crate::perf::load::Meter;
+
+/// How a job stands before the first heartbeat.
+pub(crate) const ALONE: Heard = Heard { signal: Signal::Run, live_nodes: 1, has_succeeded: false };
 
 /// The heartbeat of one node.
 pub(crate) struct Heartbeat {
@@ -23,6 +26,8 @@ pub(crate) struct Heartbeat {
     pub(crate) in_hand: InHand,
     /// What the job wants: the heartbeat writes, node and dispatcher read.
     pub(crate) signal_tx: watch::Sender<Signal>,
+    /// How the job stands: the heartbeat writes, committer, dispatcher and suspects read.
+    pub(crate) heard_tx: watch::Sender<Heard>,
     pub(crate) metrics: Metrics,
     /// What the node uses; nobody asks that of an embedded one.
     pub(crate) meter: Option<Meter>,
@@ -57,7 +62,10 @@ impl Heartbeat {
             self.metrics.turns();
             let heard = job.ledger.heartbeat(node_id, &self.info.worker, &said).await;
             self.metrics.heard(&heard);
-            match heard {
+            if let Ok(heard) = heard {
+                self.heard_tx.send_replace(heard);
+            }
+            match heard.map(|heard| heard.signal) {
                 // The ledger was rebuilt. Logs and segments keep the id they began with.
                 Ok(Signal::Rejoin) => match job.ledger.join(&self.info, Some(self.node_id)).await {
                     Ok(joined) => node_id = joined,
@@ -126,6 +134,7 @@ mod tests {
             cut_rx: watch::channel(None).1,
             in_hand: InHand::default(),
             signal_tx,
+            heard_tx: watch::channel(ALONE).0,
             metrics: Metrics::default(),
             meter: None,
             asked: CancellationToken::new(),

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
-use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
+use prs_common::layout;
+use prs_common::ledger::{Heard, LedgerError, NodeReport, SeenError, Signal};
 use prs_common::log_context;
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::now_us;
@@ -39,7 +40,7 @@ use crate::inputs::{InputPlace, Localizer, model};
 use crate::intake::copies::Copies;
 use crate::intake::plan_end::PlanEnd;
 use crate::intake::{Intake, IntakeEnd};
-use crate::node::heartbeat::Heartbeat;
+use crate::node::heartbeat::{ALONE, Heartbeat};
 use crate::node::preparing::{Prepared, Preparing};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
 use crate::perf::Monitor;
@@ -90,6 +91,7 @@ pub async fn run_node(
     ));
     let (report_tx, report_rx) = watch::channel(NodeReport::default());
     let (signal_tx, signal_rx) = watch::channel(Signal::Run);
+    let (heard_tx, heard_rx) = watch::channel(ALONE);
     let in_hand = InHand::default();
     let stop_heartbeat = CancellationToken::new();
     let (cut_tx, cut_rx) = watch::channel(None);
@@ -101,6 +103,7 @@ pub async fn run_node(
         cut_rx: cut_rx.clone(),
         in_hand: in_hand.clone(),
         signal_tx,
+        heard_tx,
         metrics: settings.metrics.clone(),
         meter: job.policy.has_others.then(|| Meter::start(!settings.host.gpus.is_empty())),
         asked: end.asked.clone(),
@@ -149,7 +152,7 @@ pub async fn run_node(
                     in_hand,
                     side_inputs,
                 };
-                node.serve(report_tx, signal_rx, end.clone()).await;
+                node.serve(report_tx, (signal_rx, heard_rx), end.clone()).await;
                 // It may be removed from here on.
                 drop(made);
             }
@@ -265,7 +268,7 @@ impl Service<'_> {
     async fn serve(
         self,
         report_tx: watch::Sender<NodeReport>,
-        signal_rx: watch::Receiver<Signal>,
+        (signal_rx, heard_rx): (watch::Receiver<Signal>, watch::Receiver<Heard>),
         end: NodeEnd,
     ) {
         let Self { job, settings, node_id, main_log, .. } = self;
@@ -301,6 +304,7 @@ impl Service<'_> {
         let (outcomes_tx, outcomes_rx) = mpsc::unbounded_channel();
         let (asks_tx, asks_rx) = mpsc::unbounded_channel();
         let (cleared_tx, cleared_rx) = mpsc::unbounded_channel();
+        let (retries_tx, retries_rx) = mpsc::unbounded_channel();
         let (idle_tx, idle_rx) = watch::channel(false);
         let (standing_tx, standing_rx) = watch::channel(Standing::default());
         let (copy_news_tx, copy_news_rx) = mpsc::unbounded_channel();
@@ -335,7 +339,8 @@ impl Service<'_> {
         tasks.spawn(intake.run());
         let suspects = Suspects {
             job: job.clone(),
-            prefix: format!("{}-{node_id}-{}", job.incarnation, self.name),
+            service: layout::writer(job.incarnation, node_id, self.name),
+            heard_rx: heard_rx.clone(),
             cleared_tx,
             outcomes_tx: outcomes_tx.clone(),
             stop: intake_end.stop.clone(),
@@ -349,6 +354,8 @@ impl Service<'_> {
             prefetch: Arc::clone(&prefetch),
             backlog: backlog.clone(),
             fatal_tx,
+            retries_tx,
+            heard_rx: heard_rx.clone(),
             over: over.clone(),
             metrics: metrics.clone(),
             of_target: of_target.clone(),
@@ -378,6 +385,7 @@ impl Service<'_> {
             report_tx,
             standing_tx,
             tasks: tasks.clone(),
+            heard_rx,
             metrics: of_target,
         };
         let drain = end.drain.clone();
@@ -385,6 +393,7 @@ impl Service<'_> {
         let commands = Commands {
             ready_rx,
             cleared_rx,
+            retries_rx,
             copy_news_rx,
             signal_rx,
             shortage_rx,

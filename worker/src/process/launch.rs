@@ -190,6 +190,11 @@ pub(crate) fn process_name(number: u32) -> String {
     format!("process{number:03}")
 }
 
+/// The number of the process with this name.
+pub(crate) fn process_number(name: &str) -> Option<u32> {
+    name.strip_prefix("process")?.parse().ok()
+}
+
 /// An input, as scripts know it. Of rows that were put together, `grouped_from` says where they were before.
 fn describe_input(input: &Input, grouped_from: Option<&InputSource>) -> InputInfo {
     let source = grouped_from.unwrap_or(&input.source);

@@ -10,9 +10,9 @@ use bytes::Bytes;
 
 use super::{EmbeddedLedger, lock};
 use crate::ledger::{
-    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, JobLedger, JobProgress,
-    JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, OfferedCopy,
-    OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
+    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, Heard, JobLedger, JobProgress,
+    JobState, LIVE, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView,
+    NotedTries, OfferedCopy, OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 use crate::timestamp::now_us;
@@ -31,7 +31,7 @@ pub(super) struct Job {
     segments: Vec<CommittedSegment>,
     /// Positions in `segments`, by key.
     segment_keys: HashMap<String, usize>,
-    tries: BTreeMap<MiniBatchIndex, NotedTries>,
+    tries: BTreeMap<MiniBatchIndex, TryNotes>,
     nodes: BTreeMap<u32, Node>,
     leases: HashMap<Duty, Lease>,
     copies: BTreeMap<MiniBatchIndex, WantedCopy>,
@@ -51,13 +51,15 @@ struct WantedCopy {
 
 /// What was recorded of a mini-batch that did not go through at once.
 #[derive(Debug, Default)]
-struct NotedTries {
+struct TryNotes {
     /// Tries that the user's code failed, by their ids.
     failed_tries: HashSet<String>,
     /// Tries that were lost with their node.
     node_losses: HashSet<String>,
     /// The start that is under way.
     start: Option<String>,
+    /// Services of nodes that gave its last try back.
+    passed_on_by: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -165,7 +167,7 @@ impl Job {
     }
 }
 
-impl NotedTries {
+impl TryNotes {
     /// Tries that the user's code failed, and losses of nodes.
     fn counts(&self) -> (u32, u32) {
         (self.failed_tries.len() as u32, self.node_losses.len() as u32)
@@ -335,6 +337,26 @@ impl JobLedger for EmbeddedJob {
         })
     }
 
+    async fn noted_tries(&self, index: MiniBatchIndex) -> Result<NotedTries, LedgerError> {
+        self.with(|job| {
+            let noted = job.tries.get(&index).filter(|_| !job.has_ended(index));
+            noted.map_or_else(NotedTries::default, |tries| NotedTries {
+                failed: tries.failed_tries.iter().cloned().collect(),
+                passed_on_by: tries.passed_on_by.iter().cloned().collect(),
+            })
+        })
+    }
+
+    async fn pass_on(&self, index: MiniBatchIndex, start: &str, service: &str) -> Result<(), LedgerError> {
+        self.with(|job| {
+            if !job.has_ended(index) {
+                let tries = job.tries.entry(index).or_default();
+                tries.start = tries.start.take().filter(|noted| noted != start);
+                tries.passed_on_by.insert(service.to_owned());
+            }
+        })
+    }
+
     async fn want_copies(
         &self,
         indexes: &[MiniBatchIndex],
@@ -408,21 +430,18 @@ impl JobLedger for EmbeddedJob {
         })
     }
 
-    async fn heartbeat(
-        &self,
-        node_id: u32,
-        worker: &str,
-        report: &NodeReport,
-    ) -> Result<Signal, LedgerError> {
+    async fn heartbeat(&self, node_id: u32, worker: &str, report: &NodeReport) -> Result<Heard, LedgerError> {
         self.with(|job| {
-            let Some(node) = job.nodes.get_mut(&node_id).filter(|node| node.info.worker == worker) else {
-                return Signal::Rejoin;
-            };
-            node.report = report.clone();
-            node.heard = Instant::now();
-            let leaves = self.ledger.leaves(&node.info.instance);
-            let conclusion = job.progress.conclusion.as_ref().map(|conclusion| conclusion.state);
-            Signal::of(job.state, conclusion).unless_asked_to_leave(leaves)
+            let node = job.nodes.get_mut(&node_id).filter(|node| node.info.worker == worker);
+            let signal = node.map_or(Signal::Rejoin, |node| {
+                node.report = report.clone();
+                node.heard = Instant::now();
+                let leaves = self.ledger.leaves(&node.info.instance);
+                let conclusion = job.progress.conclusion.as_ref().map(|conclusion| conclusion.state);
+                Signal::of(job.state, conclusion).unless_asked_to_leave(leaves)
+            });
+            let (live_nodes, has_succeeded) = (job.seats_taken(LIVE), job.progress.succeeded > 0);
+            Heard { signal, live_nodes, has_succeeded }
         })
     }
 

@@ -13,9 +13,9 @@ use super::packed::Packed;
 use super::scripts::{self, Script};
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name};
 use crate::ledger::{
-    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, JobLedger, JobLook, JobProgress,
-    JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, OfferedCopy,
-    OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
+    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, Heard, JobLedger, JobLook,
+    JobProgress, JobState, LIVE, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport,
+    NodeView, NotedTries, OfferedCopy, OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -294,6 +294,17 @@ impl JobLedger for RedisJob {
         self.run(&scripts::ABANDON, &[Key::Job, Key::Tries], (index, start)).await
     }
 
+    async fn noted_tries(&self, index: MiniBatchIndex) -> Result<NotedTries, LedgerError> {
+        let keys = [Key::Job, Key::Ended, Key::Tries];
+        let (failed, passed_on_by) = self.run(&scripts::NOTED_TRIES, &keys, index).await?;
+        Ok(NotedTries { failed, passed_on_by })
+    }
+
+    async fn pass_on(&self, index: MiniBatchIndex, start: &str, service: &str) -> Result<(), LedgerError> {
+        let keys = [Key::Job, Key::Ended, Key::Tries];
+        self.run(&scripts::PASS_ON, &keys, (index, start, service)).await
+    }
+
     async fn want_copies(
         &self,
         indexes: &[MiniBatchIndex],
@@ -358,18 +369,20 @@ impl JobLedger for RedisJob {
         self.enter(info, None, Some(seats)).await
     }
 
-    async fn heartbeat(
-        &self,
-        node_id: u32,
-        worker: &str,
-        report: &NodeReport,
-    ) -> Result<Signal, LedgerError> {
+    async fn heartbeat(&self, node_id: u32, worker: &str, report: &NodeReport) -> Result<Heard, LedgerError> {
         let keys = [Key::Job, Key::Nodes, Key::Heard].map(|key| key.of(&self.job));
         let keys = [&keys[..], &[TargetKey::Draining.of("")]].concat();
-        let arguments = (node_id, worker, Packed(report));
-        let (state, conclusion, leaves): (Option<JobState>, Option<JobState>, bool) =
-            self.run_on(&scripts::HEARTBEAT, &keys, arguments).await?;
-        Ok(state.map_or(Signal::Rejoin, |state| Signal::of(state, conclusion).unless_asked_to_leave(leaves)))
+        let arguments = (node_id, worker, Packed(report), micros(LIVE));
+        let (state, conclusion, leaves, live_nodes, has_succeeded): (
+            Option<JobState>,
+            Option<JobState>,
+            bool,
+            u32,
+            bool,
+        ) = self.run_on(&scripts::HEARTBEAT, &keys, arguments).await?;
+        let signal =
+            state.map_or(Signal::Rejoin, |state| Signal::of(state, conclusion).unless_asked_to_leave(leaves));
+        Ok(Heard { signal, live_nodes, has_succeeded })
     }
 
     async fn leave(&self, node_id: u32) -> Result<(), LedgerError> {

@@ -11,7 +11,7 @@
 //! | `prs:{<job>}:ended` | string | one bit a mini-batch: its outcome is known |
 //! | `prs:{<job>}:segments` | list | committed segments in their order, each packed: key, size, duplicates |
 //! | `prs:{<job>}:segment_keys` | hash | position of a segment in the list, by key |
-//! | `prs:{<job>}:tries` | hash | by index, for mini-batches that did not go through at once, until their outcome: names of the failed tries, names of the lost starts, the start under way; packed |
+//! | `prs:{<job>}:tries` | hash | by index, for mini-batches that did not go through at once, until their outcome: names of the failed tries, names of the lost starts, the start under way, the services that gave its last try back; packed |
 //! | `prs:{<job>}:nodes` | hash | by node id: worker, info, report, when it was heard (µs), whether it left; packed |
 //! | `prs:{<job>}:workers` | hash | node id of a worker, by its name |
 //! | `prs:{<job>}:heard` | sorted set | ids of the nodes that have not left, by when they were heard (µs) |

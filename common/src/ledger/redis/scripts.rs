@@ -45,6 +45,8 @@ scripts! {
     RECORD_FAILURE = "record_failure";
     BEGIN = "begin";
     ABANDON = "abandon";
+    NOTED_TRIES = "noted_tries";
+    PASS_ON = "pass_on";
     WANT_COPIES = "want_copies";
     OPEN_COPIES = "open_copies";
     OFFER_COPY = "offer_copy";

@@ -377,6 +377,7 @@ fn ended(exit: &ProcessExit) -> Cell {
         ("memory", _) => "killed: memory ran out".to_owned(),
         ("protocol", _) => "killed: it broke the protocol".to_owned(),
         ("init_failed", _) => "init() or the import failed".to_owned(),
+        ("replaced", _) => return Cell::Text("replaced after a failure".to_owned()),
         ("superseded", _) => return Cell::Text("another try was faster".to_owned()),
         ("not_needed", _) => return Cell::Text("not needed any more".to_owned()),
         ("", 0) => return Cell::Text("in order".to_owned()),

@@ -58,6 +58,8 @@ pub(super) async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
     not_found(job.record_failure(&failed_by_code(0, "a")).await.unwrap_err());
     not_found(job.begin(0, "a").await.unwrap_err());
     not_found(job.abandon(0, "a").await.unwrap_err());
+    not_found(job.noted_tries(0).await.unwrap_err());
+    not_found(job.pass_on(0, "a", "s").await.unwrap_err());
     not_found(job.join(&worker("w"), None).await.unwrap_err());
     not_found(job.heartbeat(0, "w", &NodeReport::default()).await.unwrap_err());
     not_found(job.leave(0).await.unwrap_err());
@@ -124,7 +126,7 @@ pub(super) async fn removed_job_is_forgotten(ledger: &dyn Ledger) {
     assert_eq!(ended(&*job, 0..1).await.unwrap(), [false]);
     assert_eq!(job.begin(1, "s").await.unwrap(), Begin::Run { failed_tries: 0, node_losses: 0 });
     assert_eq!(job.join(&worker("v"), None).await.unwrap(), 0);
-    assert_eq!(job.heartbeat(0, "v", &NodeReport::default()).await.unwrap(), Signal::Run);
+    assert_eq!(job.heartbeat(0, "v", &NodeReport::default()).await.unwrap().signal, Signal::Run);
     assert!(job.lease(Duty::Watch, "you", Duration::from_mins(1)).await.unwrap().is_some());
 }
 
@@ -226,7 +228,7 @@ pub(super) async fn names_may_hold_anything(ledger: &dyn Ledger) {
             assert_eq!(job.join(&worker(odd), None).await.unwrap(), 1);
         }
         let report = NodeReport { fatal: Some(odd.to_owned()), ..NodeReport::default() };
-        assert_eq!(job.heartbeat(1, odd, &report).await.unwrap(), Signal::Run);
+        assert_eq!(job.heartbeat(1, odd, &report).await.unwrap().signal, Signal::Run);
         let node = job.nodes().await.unwrap().remove(1);
         assert_eq!((node.info, node.report), (worker(odd), report));
         let minute = Duration::from_mins(1);
@@ -246,17 +248,17 @@ pub(super) async fn conclusion_reaches_every_node(ledger: &dyn Ledger) {
     let report = NodeReport::default();
     let first = job.join(&worker("a"), None).await.unwrap();
     job.set_state(JobState::Running, watching(&*job).await).await.unwrap();
-    assert_eq!(job.heartbeat(first, "a", &report).await.unwrap(), Signal::Run);
+    assert_eq!(job.heartbeat(first, "a", &report).await.unwrap().signal, Signal::Run);
     job.conclude(&aborted(JobState::Failed, "why")).await.unwrap();
-    assert_eq!(job.heartbeat(first, "a", &report).await.unwrap(), Signal::Stop);
+    assert_eq!(job.heartbeat(first, "a", &report).await.unwrap().signal, Signal::Stop);
     let late = job.join(&worker("late"), None).await.unwrap();
-    assert_eq!(job.heartbeat(late, "late", &report).await.unwrap(), Signal::Stop);
+    assert_eq!(job.heartbeat(late, "late", &report).await.unwrap().signal, Signal::Stop);
     // What is finished can still be committed, and the way to the end changes nothing for the nodes.
     job.commit("s", 1, &[succeeded(0)]).await.unwrap();
     assert_eq!(job.progress().await.unwrap().succeeded, 1);
     for state in [JobState::Finalizing, JobState::Failed] {
         job.set_state(state, watching(&*job).await).await.unwrap();
-        assert_eq!(job.heartbeat(first, "a", &report).await.unwrap(), Signal::Stop);
+        assert_eq!(job.heartbeat(first, "a", &report).await.unwrap().signal, Signal::Stop);
     }
 }
 
@@ -314,7 +316,7 @@ pub(super) async fn conclusion_of_a_completed_job_stops_nobody(ledger: &dyn Ledg
     job.set_state(JobState::Finalizing, watching(&*job).await).await.unwrap();
     let done = Conclusion { state: JobState::Completed, reason: String::new() };
     assert_eq!(job.conclude(&done).await.unwrap(), done);
-    assert_eq!(job.heartbeat(node, "a", &NodeReport::default()).await.unwrap(), Signal::Finish);
+    assert_eq!(job.heartbeat(node, "a", &NodeReport::default()).await.unwrap().signal, Signal::Finish);
     let late = aborted(JobState::Canceled, "too late");
     assert_eq!(job.conclude(&late).await.unwrap(), done);
 }
@@ -333,6 +335,6 @@ pub(super) async fn state_tells_the_nodes_what_to_do(ledger: &dyn Ledger) {
         let node = job.join(&worker("a"), None).await.unwrap();
         job.set_state(state, watching(&*job).await).await.unwrap();
         let told = job.heartbeat(node, "a", &NodeReport::default()).await.unwrap();
-        assert_eq!(told, signal, "{state:?}");
+        assert_eq!(told.signal, signal, "{state:?}");
     }
 }

@@ -230,7 +230,7 @@ pub(super) async fn worker_that_is_to_leave_is_told_so(ledger: &dyn Ledger) {
     job.create(LIMITS).await.unwrap();
     let node = job.join(&info, None).await.unwrap();
     let other = job.join(&worker(&unique("other")), None).await.unwrap();
-    let beat = async || job.heartbeat(node, &name, &NodeReport::default()).await.unwrap();
+    let beat = async || job.heartbeat(node, &name, &NodeReport::default()).await.unwrap().signal;
     assert!(!ledger.offers(&target, Some(&info), MINUTE).await.unwrap().leaves);
     assert_eq!(beat().await, Signal::Run);
     for reason in ["first", "the host is updated"] {
@@ -241,7 +241,7 @@ pub(super) async fn worker_that_is_to_leave_is_told_so(ledger: &dyn Ledger) {
     assert_eq!(beat().await, Signal::Leave);
     let told = job.nodes().await.unwrap().into_iter().find(|seen| seen.node_id == other).unwrap();
     let others = job.heartbeat(other, &told.info.worker, &NodeReport::default()).await.unwrap();
-    assert_eq!(others, Signal::Run, "nobody asked it");
+    assert_eq!(others.signal, Signal::Run, "nobody asked it");
     assert_eq!(ledger.draining().await.unwrap()[&info.instance], "the host is updated");
     // What the job wants of its nodes comes first.
     let canceled = Conclusion { state: JobState::Canceled, reason: "by a test".to_owned() };

@@ -70,6 +70,7 @@ macro_rules! __ledger_cases {
                 begin_gives_up_at_the_limit
                 begin_knows_the_outcome
                 abandoned_start_blames_nobody
+                last_try_that_is_passed_on_is_noted
             }
             copies {
                 copy_is_wanted_once

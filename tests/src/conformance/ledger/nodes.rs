@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
-    InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, ProcessExit, ProcessView, RunningTry,
-    SeenError, Signal, TryUnderWay,
+    Heard, InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, ProcessExit, ProcessView,
+    RunningTry, SeenError, Signal, TryUnderWay,
 };
 use prs_common::source_line::SourceLine;
 
-use super::{fresh, worker};
+use super::{failed, fresh, succeeded, worker};
 use crate::deadline::eventually;
 
 pub(super) async fn nodes_get_dense_ids(ledger: &dyn Ledger) {
@@ -53,9 +53,9 @@ pub(super) async fn wished_id_is_given_where_it_is_free(ledger: &dyn Ledger) {
 pub(super) async fn unknown_node_is_told_to_join_again(ledger: &dyn Ledger) {
     let job = fresh(ledger, "unknown").await;
     let report = NodeReport { processes: 9, ..NodeReport::default() };
-    assert_eq!(job.heartbeat(0, "a", &report).await.unwrap(), Signal::Rejoin);
+    assert_eq!(job.heartbeat(0, "a", &report).await.unwrap().signal, Signal::Rejoin);
     job.join(&worker("b"), None).await.unwrap();
-    assert_eq!(job.heartbeat(0, "a", &report).await.unwrap(), Signal::Rejoin, "0 is another's");
+    assert_eq!(job.heartbeat(0, "a", &report).await.unwrap().signal, Signal::Rejoin, "0 is another's");
     assert_eq!(job.nodes().await.unwrap()[0].report, NodeReport::default());
 }
 
@@ -137,7 +137,12 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         (silent(node_id).await > Duration::from_millis(100)).then_some(())
     })
     .await;
-    assert_eq!(job.heartbeat(node_id, "b", &report).await.unwrap(), Signal::Run);
+    let heard = job.heartbeat(node_id, "b", &report).await.unwrap();
+    assert_eq!(heard, Heard { signal: Signal::Run, live_nodes: 2, has_succeeded: false });
+    job.leave(silent_node).await.unwrap();
+    job.commit("s", 1, &[failed(0), succeeded(1)]).await.unwrap();
+    let heard = job.heartbeat(node_id, "b", &report).await.unwrap();
+    assert_eq!(heard, Heard { signal: Signal::Run, live_nodes: 1, has_succeeded: true });
     let nodes = job.nodes().await.unwrap();
     assert_eq!(nodes[node_id as usize].report, report);
     assert_eq!(nodes[silent_node as usize].report, NodeReport::default());

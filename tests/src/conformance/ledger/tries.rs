@@ -1,7 +1,7 @@
 //! Tries that fail, starts without an end, and whom they are blamed on.
 
 use futures_util::future::join_all;
-use prs_common::ledger::{Begin, Blame, FailedTry, JobProgress, Ledger, TryLimits, Verdict};
+use prs_common::ledger::{Begin, Blame, FailedTry, JobProgress, Ledger, NotedTries, TryLimits, Verdict};
 
 use super::{failed, failed_by_code, fresh, limited, succeeded};
 
@@ -147,6 +147,37 @@ pub(super) async fn begin_knows_the_outcome(ledger: &dyn Ledger) {
         assert_eq!(job.begin(index, "b").await.unwrap(), Begin::Done);
     }
     assert_eq!(job.begin(2, "b").await.unwrap(), Begin::Run { failed_tries: 0, node_losses: 0 });
+}
+
+pub(super) async fn last_try_that_is_passed_on_is_noted(ledger: &dyn Ledger) {
+    let job = limited(ledger, "passed", TryLimits { run_max_try: 3, max_node_losses: 1 }).await;
+    for id in ["a", "b"] {
+        job.record_failure(&failed_by_code(0, id)).await.unwrap();
+    }
+    let noted = async || {
+        let NotedTries { mut failed, mut passed_on_by } = job.noted_tries(0).await.unwrap();
+        failed.sort();
+        passed_on_by.sort();
+        (failed, passed_on_by)
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(noted().await, (names(&["a", "b"]), names(&[])));
+    for (start, service) in [("s", "node-0"), ("t", "node-1")] {
+        // The node before gave its start back in order: it is not lost.
+        assert_eq!(job.begin(0, start).await.unwrap(), Begin::Run { failed_tries: 2, node_losses: 0 });
+        for _ in 0..2 {
+            job.pass_on(0, start, service).await.unwrap();
+        }
+    }
+    assert_eq!(noted().await, (names(&["a", "b"]), names(&["node-0", "node-1"])));
+    // One that is told again takes no other start back.
+    job.begin(0, "lost").await.unwrap();
+    job.pass_on(0, "t", "node-1").await.unwrap();
+    assert_eq!(job.begin(0, "next").await.unwrap(), Begin::GiveUp);
+    job.commit("s", 1, &[succeeded(0)]).await.unwrap();
+    job.pass_on(0, "next", "node-2").await.unwrap();
+    assert_eq!(noted().await, (names(&[]), names(&[])), "its outcome is known");
+    assert_eq!(job.noted_tries(5).await.unwrap(), NotedTries::default(), "nothing happened to it");
 }
 
 pub(super) async fn abandoned_start_blames_nobody(ledger: &dyn Ledger) {

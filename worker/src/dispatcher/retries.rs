@@ -1,0 +1,132 @@
+//! Mini-batches that failed here and run here again, and processes that make room for a fresh one.
+
+use std::time::{Duration, Instant};
+
+use prs_common::mini_batch::{MiniBatchIndex, id_of};
+use prs_common::stops::passed_since;
+use prs_common::wire::ToProcess;
+
+use super::Dispatcher;
+use super::ending::SHUTDOWN_GRACE;
+use crate::commit::outcome::Ready;
+use crate::dispatcher::placing::{Availability, Candidate, Homeless, Place};
+use crate::dispatcher::slot::{Hang, Kill, Running, Slot, Stage, running, running_mut};
+use crate::dispatcher::suspects::Ask;
+
+/// Suspects that are looked at for one that a process has room for.
+const LOOKED_AT: usize = 64;
+
+impl Slot {
+    /// What it can be expected to run; nothing where its processes hang.
+    fn candidate(&self, position: usize, has_room: fn(&Running) -> bool) -> Option<Candidate> {
+        let (number, availability) = match &self.running {
+            _ if self.hung => return None,
+            Some(one) if one.is_starting() && one.hang != Hang::No => return None,
+            Some(one) if one.stage == Stage::Ready && has_room(one) => (Some(one.number), Availability::Free),
+            Some(one) if one.stage == Stage::Ready => (Some(one.number), Availability::Busy),
+            _ => (None, Availability::Coming),
+        };
+        Some(Candidate { position, number, availability })
+    }
+}
+
+impl Dispatcher<'_> {
+    /// A mini-batch that failed here is to run here again.
+    pub(super) fn retry(&mut self, mut ready: Ready) {
+        if self.ending.is_some() {
+            self.give_back(ready);
+        } else {
+            ready.waits_since = Some(Instant::now());
+            self.suspects.push_back(ready);
+        }
+    }
+
+    /// Which process a suspect runs in, of those that `has_room` finds to have some for it.
+    pub(super) fn place(&self, ready: &Ready, has_room: fn(&Running) -> bool) -> Place {
+        let slots = self.slots.iter().enumerate();
+        let candidates: Vec<_> =
+            slots.filter_map(|(position, slot)| slot.candidate(position, has_room)).collect();
+        // One of several tries of a process says little of it, and the others would have to end first.
+        let may_replace = !running(&self.slots).any(Running::is_concurrent)
+            && (self.is_usable() || self.has_replacements_left());
+        let waited = ready.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
+        Homeless { failed_in: &ready.failed_in, waited, may_replace }.place(&candidates)
+    }
+
+    /// Whether a process of the job has shown that it can run its mini-batches.
+    fn is_usable(&self) -> bool {
+        self.has_succeeded || self.with.heard_rx.borrow().has_succeeded
+    }
+
+    fn has_replacements_left(&self) -> bool {
+        self.replacements.allow(Instant::now(), self.with.heard_rx.borrow().live_nodes)
+    }
+
+    /// Gives a suspect to the process in a slot.
+    pub(super) fn give(&mut self, position: usize, ready: Ready) {
+        match &mut self.slots[position].running {
+            Some(running) => running.give(std::iter::once(ready)),
+            None => self.hand_on(ready),
+        }
+    }
+
+    /// Has the start of the next suspect noted that a process has room for.
+    pub(super) fn begin_suspect(&mut self, has_room: fn(&Running) -> bool) {
+        let waits = self.cleared.len() >= self.slots.len() * self.concurrency();
+        let mut noted = running(&self.slots).flat_map(Running::suspects).chain(&self.cleared);
+        let is_one_alone = noted.any(|suspect| suspect.node_losses > 0);
+        drop(noted);
+        if self.clearing > 0 || waits || is_one_alone || !running(&self.slots).any(has_room) {
+            return;
+        }
+        let looked_at = 0..self.suspects.len().min(LOOKED_AT);
+        let mut placed = looked_at.map(|at| (at, self.place(&self.suspects[at], has_room)));
+        let found = placed.find(|(_, place)| *place != Place::Wait);
+        match found {
+            Some((at, Place::Replace(position))) => self.replace_for(position, self.suspects[at].index),
+            Some((at, Place::Give(position))) => {
+                let Some(suspect) = self.suspects.remove(at) else { return };
+                self.kept_for = self.slots[position].running.as_ref().map(|one| one.number);
+                self.clearing += 1;
+                let _ = self.with.asks_tx.send(Ask::Begin(suspect));
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes room for a fresh process that runs a mini-batch which failed in the only one.
+    pub(super) fn replace_for(&mut self, position: usize, index: MiniBatchIndex) {
+        if !self.is_usable() {
+            self.replacements.count(Instant::now());
+        }
+        let why = format!("{} failed in it, and runs again in a fresh one", id_of(index));
+        self.replace(position, &why);
+    }
+
+    /// Ends a process in order, after what it has begun, so that a fresh one takes its slot.
+    fn replace(&mut self, position: usize, why: &str) {
+        let Some(running) = &mut self.slots[position].running else { return };
+        self.with.main_log.line(format_args!("{} is replaced: {why}", running.who.name));
+        let back = running.take_back();
+        running.stage = Stage::Ending;
+        running.replaced_at = Some(Instant::now());
+        running.process.say(&ToProcess::Shutdown);
+        for ready in back.into_iter().rev() {
+            self.hand_on(ready);
+        }
+    }
+
+    /// Kills processes that are to make room and do not end in time.
+    pub(super) fn look_at_replaced(&mut self) {
+        for running in running_mut(&mut self.slots) {
+            let Some(since) = running.replaced_at else { continue };
+            if !running.in_hand.is_empty() {
+                running.replaced_at = Some(Instant::now());
+            } else if passed_since(since) > SHUTDOWN_GRACE && running.killed.is_none() {
+                let name = &running.who.name;
+                self.with.main_log.line(format_args!("{name} has not ended in time; it is killed"));
+                running.kill(Kill::Stop);
+            }
+        }
+    }
+}
