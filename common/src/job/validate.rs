@@ -4,6 +4,7 @@
 //! One pass over every key, whatever is wrong with the others. A known key whose feature is not built
 //! yet is refused, never ignored.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -135,30 +136,45 @@ fn references(reader: &mut Reader<'_>, spec: &mut JobSpec) {
 
 /// The arguments and the variables, each with its place in the file.
 fn texts_for_the_script(reader: &Reader<'_>, spec: &JobSpec) -> Vec<RawSetting> {
-    let at = |key: &str, place: &dyn Fn(&Value) -> Option<Option<usize>>, part: String, text: &str| {
-        let given = reader.get(key);
-        let line = given.as_ref().and_then(|given| place(&given.value.value)).flatten();
-        let shown = given.as_ref().map_or(key, |given| &given.shown).to_owned() + &part;
-        let line = line.or_else(|| given.and_then(|given| given.line));
-        RawSetting { key: key.to_owned(), shown, line, value: Node::text(text, line) }
+    let arguments = Place::of(reader, "arguments");
+    let items = match &arguments.given {
+        Some(RawSetting { value: Node { value: Value::Sequence(items), .. }, .. }) => items.as_slice(),
+        _ => &[],
     };
-    let arguments = spec.arguments.iter().enumerate().map(|(index, text)| {
-        let place = move |value: &Value| match value {
-            Value::Sequence(items) => items.get(index).map(|item| item.line),
-            _ => None,
-        };
-        at("arguments", &place, format!("[{index}]"), text)
+    let of_arguments = spec.arguments.iter().enumerate().map(|(index, text)| {
+        arguments.of_part(&format!("[{index}]"), items.get(index).and_then(|item| item.line), text)
     });
-    let variables = spec.environment_variables.iter().map(|(name, text)| {
-        let place = move |value: &Value| match value {
-            Value::Mapping(entries) => {
-                entries.iter().find(|(key, _)| key.name == *name).map(|(key, _)| Some(key.line))
-            }
-            _ => None,
-        };
-        at("environment_variables", &place, format!(".{name}"), text)
-    });
-    arguments.chain(variables).collect()
+    let variables = Place::of(reader, "environment_variables");
+    let entries = match &variables.given {
+        Some(RawSetting { value: Node { value: Value::Mapping(entries), .. }, .. }) => entries.as_slice(),
+        _ => &[],
+    };
+    // Of a name that is there twice the first counts.
+    let lines: HashMap<&str, usize> = entries.iter().rev().map(|(key, _)| (&*key.name, key.line)).collect();
+    let of_variables = spec
+        .environment_variables
+        .iter()
+        .map(|(name, text)| variables.of_part(&format!(".{name}"), lines.get(&**name).copied(), text));
+    of_arguments.chain(of_variables).collect()
+}
+
+/// Where the parts of a setting stand.
+struct Place<'a> {
+    key: &'a str,
+    given: Option<RawSetting>,
+}
+
+impl<'a> Place<'a> {
+    fn of(reader: &Reader<'_>, key: &'a str) -> Self {
+        Self { key, given: reader.get(key) }
+    }
+
+    /// The part of this name and line; without one that of the setting.
+    fn of_part(&self, part: &str, line: Option<usize>, text: &str) -> RawSetting {
+        let (shown, own) = self.given.as_ref().map_or((self.key, None), |given| (&*given.shown, given.line));
+        let (shown, line) = (format!("{shown}{part}"), line.or(own));
+        RawSetting { key: self.key.to_owned(), shown, line, value: Node::text(text, line) }
+    }
 }
 
 /// What a job may be called.
