@@ -167,6 +167,12 @@ fn log_in_refused(address: &Address, refusal: &lapin::Error) -> QueueError {
             ),
             _ => failure::of(&address.to_string(), refusal, QueueErrorKind::Unavailable),
         },
+        ErrorKind::IOError(cause) if cause.kind() == io::ErrorKind::WouldBlock => unavailable(
+            address,
+            format!(
+                "{cause}: this host starts no thread more; raise the limit of processes (ulimit -u, or pids.max of the cgroup)"
+            ),
+        ),
         ErrorKind::IOError(_) | ErrorKind::ParsingError(_) if !address.is_tls() => unavailable(
             address,
             "it does not speak AMQP to us; is it a RabbitMQ broker, and not its TLS port (amqps://)?",

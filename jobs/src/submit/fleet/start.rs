@@ -17,7 +17,7 @@ use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Stor
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_common::traces::step;
 use prs_orchestrator::gc::until_quiet;
-use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
+use prs_orchestrator::inputs::{Audience, ResolveCause, ResolveError, Where, resolve};
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::queue::job_queue_options;
 use prs_orchestrator::job::reuse as job_reuse;
@@ -310,7 +310,29 @@ pub(crate) fn owner() -> String {
     format!("producer-{}-{}", host_name(), std::process::id())
 }
 
-/// A store that does not answer is no fault of the job file; everything else is.
+/// A store that does not answer, or has no room, is no fault of the job file; everything else is.
 fn input_failure(error: ResolveError) -> Failure {
-    if error.is_retryable() { Failure::server(error) } else { Failure::usage(error) }
+    let is_full = matches!(&error.cause, ResolveCause::Store(error) if error.kind == StorageErrorKind::Full);
+    if is_full || error.is_retryable() { Failure::server(error) } else { Failure::usage(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_without_room_is_no_fault_of_the_job_file() {
+        let table = [
+            (StorageErrorKind::Full, false),
+            (StorageErrorKind::Unavailable, false),
+            (StorageErrorKind::NotFound, true),
+            (StorageErrorKind::PermissionDenied, true),
+        ];
+        for (kind, is_usage) in table {
+            let (place, key) = ("s3://bucket".to_owned(), "a".to_owned());
+            let error = StorageError { kind, place, key, message: "no".to_owned() };
+            let failure = input_failure(ResolveError { input: "in".to_owned(), cause: error.into() });
+            assert_eq!(failure.is_usage(), is_usage, "{kind:?}");
+        }
+    }
 }
