@@ -16,6 +16,7 @@ use super::summary::line;
 use crate::cli::{Errors, Format};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
+use crate::terminal::visible::one_line;
 
 /// Nodes of an error that are named.
 const NAMED_NODES: usize = 8;
@@ -85,7 +86,11 @@ fn text(group: &ErrorGroup, here: Option<&Path>) -> String {
     if example.mini_batch_id.is_empty() {
         let _ = write!(text, "  for example {}", group.place());
     } else {
-        let detail = if example.detail.is_empty() { String::new() } else { format!(" ({})", example.detail) };
+        let detail = if example.detail.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", one_line(&example.detail))
+        };
         let _ = write!(
             text,
             "  for example mini-batch {}{detail}, try {}",
@@ -124,9 +129,9 @@ async fn items(home: &dyn JobHome, seen: &Seen, format: Format) -> Result<ExitCo
 /// A file; of a table, with the bytes of its part, separated by tabs.
 fn item_line(item: &Item) -> String {
     match item {
-        Item::File(name) | Item::Stored { descriptor: name } => name.clone(),
-        Item::Part { file, start, end: Some(end), .. } => format!("{file}\t{start}\t{end}"),
-        Item::Part { file, start, end: None, .. } => format!("{file}\t{start}"),
+        Item::File(name) | Item::Stored { descriptor: name } => one_line(name).into_owned(),
+        Item::Part { file, start, end: Some(end), .. } => format!("{}\t{start}\t{end}", one_line(file)),
+        Item::Part { file, start, end: None, .. } => format!("{}\t{start}", one_line(file)),
     }
 }
 
@@ -187,6 +192,7 @@ ValueError: bad
             (r#"{"file": "/d/a.csv", "start": 3, "end": 9, "records": 1}"#, "/d/a.csv\t3\t9"),
             (r#"{"file": "/d/a.csv", "start": 3}"#, "/d/a.csv\t3"),
             (r#"{"descriptor": "long/7"}"#, "long/7"),
+            (r#""/d/a\nb\u001b[2J""#, "/d/a\\nb\\u{1b}[2J"),
         ] {
             assert_eq!(item_line(&serde_json::from_str(item).unwrap()), line);
         }

@@ -14,6 +14,7 @@ use crate::failure::{Code, Failure};
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
 use crate::terminal::table::Table;
+use crate::terminal::visible::written_last;
 
 /// Bytes of a log that are read at a time.
 const LOG_PIECE: u64 = 4 << 20;
@@ -124,7 +125,7 @@ impl Follower<'_> {
 /// Prints a line of a log as data.
 fn print_line(name: &str, line: &str) {
     // A reader that went away has read enough.
-    let _ = output::line(&format!("[{name}] {line}"));
+    let _ = output::line(&format!("[{name}] {}", written_last(line)));
 }
 
 /// Prints what a log has beyond `offset`.

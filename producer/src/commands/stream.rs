@@ -14,6 +14,7 @@ use crate::failure::{Code, Failure};
 use crate::progress;
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
+use crate::terminal::visible::written_last;
 
 /// Follows a job. Only its result goes to standard output.
 pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failure> {
@@ -60,5 +61,5 @@ async fn follow(
 
 /// Says a line of a log beside the progress.
 fn note_line(name: &str, line: &str) {
-    output::note(format_args!("[{name}] {line}"));
+    output::note(format_args!("[{name}] {}", written_last(line)));
 }

@@ -25,6 +25,7 @@ use self::lines::Lines;
 use self::news::{News, Told};
 use self::uploading::Uploading;
 use crate::terminal::signals::Signals;
+use crate::terminal::visible::one_line;
 use crate::terminal::{colours, output};
 
 pub(crate) use self::facts::describe_printed;
@@ -79,7 +80,7 @@ pub(crate) async fn show(mut view: JobView) {
         let facts = Facts::of(&shown, lines.elapsed(&shown, now));
         match &bar {
             Some(bar) => {
-                bar.set_message(facts.fit(width()));
+                bar.set_message(one_line(&facts.fit(width())).into_owned());
                 bar.tick();
             }
             None => lines.due(&facts, now).into_iter().for_each(output::note),

@@ -7,6 +7,8 @@ use prs_common::ledger::{MOST_SEEN_ERRORS, SeenError};
 use prs_jobs::paths::shown as shown_path;
 use prs_jobs::standing::Shown;
 
+use crate::terminal::visible::one_line;
+
 /// That no worker is there is told once it has lasted so long.
 const LASTS: Duration = Duration::from_secs(1);
 /// Between two remarks that say something else.
@@ -72,7 +74,7 @@ pub(crate) fn describe(error: &SeenError) -> String {
         format!("  {line}")
     });
     let category = if category.is_empty() { String::new() } else { format!("{category}: ") };
-    format!("{what}: {category}{message}{}", place.unwrap_or_default())
+    one_line(&format!("{what}: {category}{message}{}", place.unwrap_or_default())).into_owned()
 }
 
 #[cfg(test)]

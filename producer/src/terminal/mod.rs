@@ -8,6 +8,7 @@
 //! | `table` | columns side by side |
 //! | `fit` | one line of words and a bar, for a width |
 //! | `log` | what is logged |
+//! | `visible` | names and messages of others, which a terminal does not obey |
 //! | `signals` | Ctrl-C, SIGTERM and SIGHUP |
 
 pub(crate) mod colours;
@@ -17,3 +18,4 @@ pub(crate) mod output;
 pub(crate) mod shape;
 pub(crate) mod signals;
 pub(crate) mod table;
+pub(crate) mod visible;

@@ -13,6 +13,7 @@ use indicatif::ProgressBar;
 use prs_jobs::records::Versioned;
 use serde::Serialize;
 
+use super::visible::visible;
 use super::{colours, shape, table};
 use crate::failure::{CommandError, Failure};
 
@@ -71,7 +72,7 @@ pub(crate) fn print_error(text: impl Display) {
 }
 
 fn write_stderr(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", visible(&line.to_string()));
 }
 
 /// Asks something; the answer comes on the same line.
@@ -107,9 +108,10 @@ pub(crate) fn json(record: &impl Serialize) -> Result<(), Failure> {
     let record = Versioned::from(record);
     if shape::is_chosen() {
         let record = serde_json::to_value(&record).expect("only plain values are printed");
-        return text(&shape::of(record)?);
+        return bytes(shape::of(record)?.as_bytes());
     }
-    line(&serde_json::to_string_pretty(&record).expect("only plain values are printed"))
+    let text = serde_json::to_string_pretty(&record).expect("only plain values are printed");
+    bytes(format!("{text}\n").as_bytes())
 }
 
 /// Prints bytes as they stand. A reader that went away is no error.
@@ -124,9 +126,9 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Prints text as it stands.
+/// Prints text for people.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {
-    bytes(text.as_bytes())
+    bytes(visible(text).as_bytes())
 }
 
 /// Prints one line.

@@ -16,7 +16,10 @@ pub(crate) struct Table {
 impl Table {
     /// A table whose rows have a cell for each heading.
     pub(crate) fn new(headings: &[&'static str], rows: Vec<Vec<String>>) -> Self {
-        Self { headings: headings.to_vec(), rows }
+        // A name with a line end is no second row.
+        let rows =
+            rows.into_iter().map(|row| row.into_iter().map(|cell| cell.replace('\n', "\\n")).collect());
+        Self { headings: headings.to_vec(), rows: rows.collect() }
     }
 
     /// The same, no wider than `terminal` where it is one: the columns with these headings give way, in this order. The
@@ -79,10 +82,11 @@ impl Table {
     }
 }
 
-/// Names and values, one a line.
+/// Names and values, one a line. Further lines of a value stand below its first.
 pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines = pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n"));
+    let below = format!("\n{:width$}  ", "");
+    let lines = pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", value.replace('\n', &below)));
     lines.collect()
 }
 
