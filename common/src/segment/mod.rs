@@ -172,6 +172,10 @@ pub struct TryRecord {
     /// Where in the logs of its process what it printed is, of a try that failed or took [`LONG`] and printed anything.
     #[serde(default)]
     pub printed: Option<Printed>,
+    /// Number of the process of the node in whose place that of this try was started, because mini-batches failed in it; on
+    /// the first try of a process.
+    #[serde(default)]
+    pub in_place_of: Option<u32>,
     /// Contents of the local files that it had, where their content is not in its descriptor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Box<Contents>>,

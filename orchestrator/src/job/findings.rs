@@ -24,6 +24,9 @@ pub struct Findings {
     /// Tries that failed.
     #[serde(default)]
     pub tries: TryCounts,
+    /// Processes that were replaced, because mini-batches failed in them.
+    #[serde(default)]
+    pub replaced_processes: u64,
     /// More elements were returned than there were items; nothing where that did not happen.
     #[serde(default)]
     pub surplus: Option<Surplus>,

@@ -63,6 +63,11 @@ pub fn tries(counts: TryCounts) -> Option<String> {
     })
 }
 
+/// How many processes were replaced, because mini-batches failed in them; nothing where none was.
+pub fn replaced(processes: u64) -> Option<String> {
+    (processes > 0).then(|| format!("{}, because mini-batches failed in them", count(processes, "process")))
+}
+
 /// Where the output of a job is from that never ran.
 pub fn reused(result: &JobResult) -> Option<String> {
     let former = result.reused.as_ref()?;

@@ -89,6 +89,9 @@ fn causes(findings: &Findings, out: &mut String) {
     if let Some(tries) = words::tries(findings.tries) {
         let _ = writeln!(out, "tries         {tries}");
     }
+    if let Some(replaced) = words::replaced(findings.replaced_processes) {
+        let _ = writeln!(out, "replaced      {replaced}");
+    }
     for (at, group) in findings.errors.iter().enumerate() {
         let head = if at == 0 { "errors" } else { "" };
         let _ = writeln!(out, "{head:14}{}: {}", group.in_one_line(), words::cost(group));

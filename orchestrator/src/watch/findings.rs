@@ -36,6 +36,7 @@ pub(super) fn findings(
         mini_batches_missing: catalog.missing(),
         mini_batches_unlisted: catalog.unlisted(),
         tries: catalog.try_counts(),
+        replaced_processes: catalog.summaries.replaced_processes(),
         surplus: Some(catalog.surplus).filter(|surplus| surplus.mini_batches > 0 && !of_groups),
         distinct_errors: groups.len() as u64,
         errors: groups.into_iter().take(SHOWN).map(brief).collect(),

@@ -1,4 +1,6 @@
-//! A mini-batch that no node survives.
+//! A mini-batch that no node survives, and one that no process gets over.
+
+use std::collections::BTreeMap;
 
 use prs_tests::harness::{Fleet, Random, parse_csv};
 
@@ -31,5 +33,36 @@ pub(crate) fn kills_its_worker(fleet: &mut Fleet, _: &mut Random) {
         assert_eq!(lost[0]["Mini-batch Id"], "mb-0000000017");
         let failed = stored.text("output/failed_mini_batches.jsonl");
         assert!(failed.contains("mb-0000000017") && failed.lines().count() == 1, "{failed}");
+    });
+}
+
+/// One mini-batch breaks each process that runs it, which lives on and fails all that it gets. It fails alone, on three nodes.
+pub(crate) fn breaks_its_processes(fleet: &mut Fleet, _: &mut Random) {
+    let mut chaos = ChaosRun::new(
+        fleet,
+        ChaosJob {
+            mini_batches: 300,
+            pause: 20,
+            nodes: 3,
+            first: "if index == 17:\n    globals()['broken'] = True\nif globals().get('broken'):\n    mark('broken', str(index))\n    raise RuntimeError('device-side assert triggered')",
+            ..ChaosJob::default()
+        },
+    );
+    chaos.job = chaos.job.with("run_max_try", 3);
+    for _ in 0..chaos.shape.nodes {
+        chaos.hire(&[]);
+    }
+    chaos.submit(&[]);
+    chaos.ends_with(&Expected { failed: vec![17], ..Expected::default() }, |chaos| {
+        let broken = chaos.job.marks("broken");
+        assert!(broken.iter().any(|index| index != "17"), "no broken process got another mini-batch");
+        let stored = chaos.fleet.stored(&chaos.id());
+        let (_, rows) = parse_csv(&stored.text("logs/sys/job_report/processed_mini-batches.csv"));
+        let mut bad: Vec<_> = rows.iter().filter(|row| row["Mini-batch Id"] == "mb-0000000017").collect();
+        bad.sort_by_key(|row| &row["Picked Count"]);
+        let place = |row: &BTreeMap<String, String>| (row["Node Id"].clone(), row["Process"].clone());
+        let [first, second, third] = &bad[..] else { panic!("{bad:?}") };
+        assert!(first["Node Id"] == second["Node Id"] && place(first) != place(second), "{bad:?}");
+        assert_ne!(place(second), place(third), "{bad:?}");
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use prs_tests::harness::Job;
+use prs_tests::harness::{Job, parse_csv};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -111,6 +111,37 @@ fn each_try_of_a_mini_batch_is_in_another_process() {
             tries.iter().filter(|row| row["Mini-batch Id"] == "mb-0000000001").map(|row| &row["Process"]);
         let names: Vec<_> = names.collect();
         assert!(names.len() == 3 && names[0] != names[1] && names[1] != names[2], "{processes}: {names:?}");
+    }
+}
+
+#[test]
+fn an_item_that_breaks_its_process_for_good_costs_its_mini_batch_alone() {
+    let script = r#"
+broken = False
+
+def run(mini_batch, context):
+    global broken
+    broken = broken or context.minibatch_index == 17
+    if broken:
+        raise RuntimeError("device-side assert triggered")
+    return [0] * len(mini_batch)
+"#;
+    for processes in [1, 2] {
+        let job = Job::new(script).with_files(200).with("mini_batch_size", 1);
+        let job = job.with("process_count_per_node", processes);
+        let printed = job.completes();
+        assert_eq!(counts(&printed)[0], &json!({ "scheduled": 200, "succeeded": 199, "failed": 1 }));
+        let (_, summary) = parse_csv(&job.run().text("logs/sys/job_report/process_summary.csv"));
+        let replaced = summary.iter().filter(|row| row["Replaced"] == "1").count();
+        assert!((2..=6).contains(&replaced), "{summary:?}");
+        let (_, summary) = parse_csv(&job.run().text("logs/sys/job_report/node_summary.csv"));
+        assert_eq!(summary[0]["Replaced"], replaced.to_string());
+        let told = format!("replaced      {replaced} processes, because mini-batches failed in them");
+        assert!(
+            job.run().text("logs/job_result.txt").contains(&told),
+            "{}",
+            job.run().text("logs/job_result.txt")
+        );
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use bytes::Bytes;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
@@ -32,8 +31,6 @@ pub(crate) struct Ready {
     pub(crate) start: Option<String>,
     /// Numbers of the processes of this node that it failed in, the last one at the end.
     pub(crate) failed_in: Vec<u32>,
-    /// Since when it waits for another process.
-    pub(crate) waits_since: Option<Instant>,
     /// Nodes that were lost with it, as far as its start told.
     pub(crate) node_losses: u32,
     /// Whether it is a second run beside another one, without a message in the queue; see `intake::copies`.

@@ -204,12 +204,15 @@ fn outcome_of(
     running: &mut Running,
     seq: u32,
     mut ready: Ready,
-    (record, error): (TryRecord, Option<ErrorDetail>),
+    (mut record, error): (TryRecord, Option<ErrorDetail>),
     rows: Bytes,
     files: Vec<String>,
 ) -> Outcome {
+    let has_failed = record.status != TryStatus::RunDone;
     running.tries += 1;
-    if record.status != TryStatus::RunDone {
+    running.failed_in_a_row.note(ready.index, has_failed);
+    record.in_place_of = running.in_place_of.take();
+    if has_failed {
         running.failed_tries += 1;
         ready.failed_in.push(running.number);
     }

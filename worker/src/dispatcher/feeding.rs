@@ -34,10 +34,7 @@ impl Dispatcher<'_> {
         self.kept_for = None;
         match cleared {
             Some(ready) if self.ending.is_some() => self.give_back(ready),
-            Some(mut ready) => {
-                ready.waits_since.get_or_insert_with(Instant::now);
-                self.cleared.push_back(ready);
-            }
+            Some(ready) => self.cleared.push_back(ready),
             None => {}
         }
     }
@@ -57,6 +54,10 @@ impl Dispatcher<'_> {
                 Place::Give(position) => self.give(position, next),
                 Place::Replace(position) => {
                     self.replace_for(position, next.index);
+                    waiting.push_back(next);
+                }
+                Place::ReplaceDoubtful(position) => {
+                    self.replace_doubtful_for(position, next.index);
                     waiting.push_back(next);
                 }
                 Place::Wait => waiting.push_back(next),

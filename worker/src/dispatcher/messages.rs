@@ -124,5 +124,6 @@ impl Dispatcher<'_> {
             self.recent.took += took;
             self.recent.count += count;
         }
+        self.replace_broken(position);
     }
 }

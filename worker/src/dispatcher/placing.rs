@@ -2,12 +2,13 @@
 //!
 //! A process that a mini-batch failed in may be broken by it, or by one before it, for good: a CUDA assert, a poisoned
 //! global. So the next try goes to another one that is free or will be, and where a process is alone on its node, to a
-//! fresh one in its slot. No try waits for ever: a process that is busy for long is no longer waited for, one that hangs
+//! fresh one in its slot. A process whose last try failed is in doubt: others come first, and a last try does not depend on
+//! it. No try waits for ever: a process that is busy for long is no longer waited for, one that hangs
 //! in `init()` never.
 
 use std::time::Duration;
 
-/// How long a try waits for a process that is busy.
+/// A process that has been busy with one mini-batch for so long is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How far a process is with what it has to do.
@@ -15,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum Availability {
     /// It can run the try now.
     Free,
-    /// It has something to do.
-    Busy,
+    /// It has something to do, which has been under way for so long.
+    Busy(Duration),
     /// It is about to begin, or ends and makes room for another one.
     Coming,
 }
@@ -29,6 +30,8 @@ pub(super) struct Candidate {
     /// Number of the process; nothing of one that has run nothing yet.
     pub(super) number: Option<u32>,
     pub(super) availability: Availability,
+    /// Whether its last try failed.
+    pub(super) is_doubtful: bool,
 }
 
 /// A try that looks for a process.
@@ -36,10 +39,10 @@ pub(super) struct Candidate {
 pub(super) struct Homeless<'a> {
     /// Numbers of the processes that the mini-batch failed in, the last one at the end.
     pub(super) failed_in: &'a [u32],
-    /// How long it has waited.
-    pub(super) waited: Duration,
-    /// Whether a process may be replaced for it.
+    /// Whether a process may be replaced for it that it failed in.
     pub(super) may_replace: bool,
+    /// Whether one may be replaced for it that is in doubt.
+    pub(super) may_replace_doubtful: bool,
 }
 
 /// What becomes of a try.
@@ -49,8 +52,10 @@ pub(super) enum Place {
     Give(usize),
     /// It waits.
     Wait,
-    /// It waits for another process, which is started in place of the one in this slot.
+    /// It waits for another process, which is started in place of the one in this slot that it failed in.
     Replace(usize),
+    /// The same in place of one that is in doubt.
+    ReplaceDoubtful(usize),
 }
 
 impl Homeless<'_> {
@@ -65,15 +70,22 @@ impl Homeless<'_> {
         let is_free = |one: &&Candidate| one.availability == Availability::Free;
         let is_awaited = |one: &&Candidate| match one.availability {
             Availability::Free => false,
-            Availability::Busy => self.waited < PATIENCE,
+            Availability::Busy(long) => long < PATIENCE,
             Availability::Coming => true,
         };
         let untouched = || candidates.iter().filter(|one| self.failed_at(one).is_none());
-        if let Some(one) = untouched().find(is_free) {
+        let sound = || untouched().filter(|one| !one.is_doubtful);
+        if let Some(one) = sound().find(is_free) {
             return Place::Give(one.position);
         }
-        if untouched().any(|one| is_awaited(&one)) {
+        if sound().any(|one| is_awaited(&one)) {
             return Place::Wait;
+        }
+        match untouched().find(is_free) {
+            Some(one) if self.may_replace_doubtful => return Place::ReplaceDoubtful(one.position),
+            Some(one) => return Place::Give(one.position),
+            None if untouched().any(|one| is_awaited(&one)) => return Place::Wait,
+            None => {}
         }
         // The longest ago that it failed in one, the less it says of it.
         let Some(one) = candidates.iter().filter(is_free).min_by_key(|one| self.failed_at(one)) else {
@@ -95,49 +107,85 @@ impl Homeless<'_> {
 #[cfg(test)]
 mod tests {
     use super::Availability::{Busy, Coming, Free};
-    use super::Place::{Give, Replace, Wait};
+    use super::Place::{Give, Replace, ReplaceDoubtful, Wait};
     use super::*;
 
-    /// Failed in, seconds that it waited, whether a process may be replaced; slots; expected.
-    type Row<'a> = (&'a [u32], u64, bool, &'a [(Option<u32>, Availability)], Place);
+    const SHORT: Availability = Busy(Duration::from_secs(9));
+    const LONG: Availability = Busy(Duration::from_secs(10));
+
+    /// Failed in, whether a process may be replaced; slots; expected.
+    type Row<'a> = (&'a [u32], bool, &'a [(Option<u32>, Availability)], Place);
 
     #[test]
     fn a_try_goes_where_none_before_it_failed() {
         let (zero, one, two) = (Some(0), Some(1), Some(2));
-        let table: [Row<'_>; 20] = [
-            (&[], 0, true, &[(zero, Free)], Give(0)),
-            (&[], 0, true, &[(zero, Busy)], Wait),
-            (&[0], 0, true, &[(zero, Free), (one, Free)], Give(1)),
-            (&[0], 0, true, &[(zero, Free), (one, Busy)], Wait),
+        let table: [Row<'_>; 19] = [
+            (&[], true, &[(zero, Free)], Give(0)),
+            (&[], true, &[(zero, SHORT)], Wait),
+            (&[0], true, &[(zero, Free), (one, Free)], Give(1)),
             // It will be there.
-            (&[0], 999, true, &[(zero, Free), (None, Coming)], Wait),
-            (&[0], 9, true, &[(zero, Free), (one, Busy)], Wait),
-            // It is not waited for any longer.
-            (&[0], 10, true, &[(zero, Free), (one, Busy)], Give(0)),
-            (&[0], 10, true, &[(zero, Busy), (one, Busy)], Wait),
+            (&[0], true, &[(zero, Free), (one, SHORT)], Wait),
+            (&[0], true, &[(zero, Free), (None, Coming)], Wait),
+            (&[0], true, &[(zero, Free), (one, LONG)], Give(0)),
+            (&[0], true, &[(zero, Free), (one, LONG), (two, SHORT)], Wait),
+            (&[0], true, &[(zero, LONG), (one, LONG)], Wait),
             // A process that is alone is replaced.
-            (&[0], 0, true, &[(zero, Free)], Replace(0)),
-            (&[0], 0, false, &[(zero, Free)], Give(0)),
-            (&[0], 99, true, &[(zero, Busy)], Wait),
-            (&[0], 0, true, &[(None, Coming)], Wait),
-            (&[0], 0, true, &[(one, Free)], Give(0)),
+            (&[0], true, &[(zero, Free)], Replace(0)),
+            (&[0], false, &[(zero, Free)], Give(0)),
+            (&[0], true, &[(zero, LONG)], Wait),
+            (&[0], true, &[(None, Coming)], Wait),
+            (&[0], true, &[(one, Free)], Give(0)),
             // It failed in all of them: in the one that it failed in first it runs again.
-            (&[0, 1], 0, true, &[(zero, Free), (one, Free)], Give(0)),
-            (&[1, 0], 0, true, &[(zero, Free), (one, Free)], Give(1)),
-            (&[1, 0], 0, true, &[(zero, Free), (one, Busy)], Wait),
-            (&[1, 0], 10, true, &[(zero, Free), (one, Busy)], Give(0)),
-            (&[0, 1, 0], 0, true, &[(zero, Free), (one, Free)], Give(1)),
-            (&[0, 1], 0, true, &[(two, Free), (one, Free)], Give(0)),
-            (&[0], 0, true, &[], Wait),
+            (&[0, 1], true, &[(zero, Free), (one, Free)], Give(0)),
+            (&[1, 0], true, &[(zero, Free), (one, Free)], Give(1)),
+            (&[1, 0], true, &[(zero, Free), (one, SHORT)], Wait),
+            (&[1, 0], true, &[(zero, Free), (one, LONG)], Give(0)),
+            (&[0, 1, 0], true, &[(zero, Free), (one, Free)], Give(1)),
+            (&[0], true, &[], Wait),
         ];
-        for (failed_in, waited, may_replace, slots, expected) in table {
-            let slots = slots.iter().enumerate();
-            let candidates: Vec<_> = slots
-                .map(|(position, &(number, availability))| Candidate { position, number, availability })
-                .collect();
-            let waited = Duration::from_secs(waited);
-            let found = Homeless { failed_in, waited, may_replace }.place(&candidates);
-            assert_eq!(found, expected, "{failed_in:?} {waited:?} {may_replace} {candidates:?}");
+        for (failed_in, may_replace, slots, expected) in table {
+            let candidate = |(position, &(number, availability))| Candidate {
+                position,
+                number,
+                availability,
+                is_doubtful: false,
+            };
+            let candidates: Vec<_> = slots.iter().enumerate().map(candidate).collect();
+            let homeless = Homeless { failed_in, may_replace, may_replace_doubtful: true };
+            let found = homeless.place(&candidates);
+            assert_eq!(found, expected, "{failed_in:?} {may_replace} {candidates:?}");
+        }
+    }
+
+    #[test]
+    fn processes_in_doubt_come_last() {
+        let (sound, doubt) = (false, true);
+        let table = [
+            // Failed in, whether a process in doubt may be replaced; slots; expected.
+            (&[9][..], true, &[(Free, doubt), (Free, sound)][..], Give(1)),
+            (&[9], true, &[(Free, doubt), (SHORT, sound)], Wait),
+            (&[9], true, &[(Free, doubt), (LONG, sound)], ReplaceDoubtful(0)),
+            (&[9], true, &[(Free, doubt), (Coming, sound)], Wait),
+            (&[9], false, &[(Free, doubt), (SHORT, doubt)], Give(0)),
+            (&[9], true, &[(Free, doubt), (SHORT, doubt)], ReplaceDoubtful(0)),
+            (&[9], true, &[(SHORT, doubt), (LONG, doubt)], Wait),
+            (&[0], true, &[(Free, doubt), (Free, doubt)], ReplaceDoubtful(1)),
+            (&[0], false, &[(Free, doubt), (Free, doubt)], Give(1)),
+            (&[0], true, &[(Free, doubt), (SHORT, doubt)], Wait),
+            (&[0], true, &[(Free, doubt)], Replace(0)),
+            (&[9], true, &[(Free, doubt)], ReplaceDoubtful(0)),
+        ];
+        for (failed_in, may_replace_doubtful, slots, expected) in table {
+            let candidate = |(position, &(availability, is_doubtful))| Candidate {
+                position,
+                number: Some(position as u32).filter(|_| availability != Coming),
+                availability,
+                is_doubtful,
+            };
+            let candidates: Vec<_> = slots.iter().enumerate().map(candidate).collect();
+            let homeless = Homeless { failed_in, may_replace: true, may_replace_doubtful };
+            let found = homeless.place(&candidates);
+            assert_eq!(found, expected, "{failed_in:?} {may_replace_doubtful} {candidates:?}");
         }
     }
 }

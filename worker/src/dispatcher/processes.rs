@@ -14,6 +14,7 @@ use super::Dispatcher;
 use super::ended_tries::Death;
 use super::init_failures::Started;
 use crate::commit::outcome::Ready;
+use crate::dispatcher::replacements::FailedInARow;
 use crate::dispatcher::slot::{Hang, Kill, Running, Stage, running};
 use crate::host::gpu;
 use crate::metrics::StartReason;
@@ -87,6 +88,8 @@ impl Dispatcher<'_> {
             started_us: now_us(),
             tries: 0,
             failed_tries: 0,
+            failed_in_a_row: FailedInARow::default(),
+            in_place_of: self.slots[position].replaced.take(),
             gpu,
             log,
             printed,
@@ -194,6 +197,7 @@ impl Dispatcher<'_> {
         }
         self.note_exit(&running, returncode);
         self.slots[position].next = why_next(&running, returncode);
+        self.slots[position].replaced = running.replaced_at.map(|_| running.number);
         self.slots[position].hung = false;
         if running.killed == Some(Kill::InitTimeout) && self.ending.is_none() {
             self.hung(position, &running);

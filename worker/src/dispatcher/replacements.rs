@@ -1,15 +1,47 @@
-//! How many processes a node may replace that did not end by themselves.
+//! Which processes are replaced that did not end by themselves, and how many of them.
 //!
-//! A fresh process costs an import and an `init()`. Where nothing shows that it would do better, their number is bounded,
-//! so that an error that all processes have does not cost more than a few of them.
+//! A process that fails one mini-batch after the other, while others of the job succeed, is taken for broken. A fresh process
+//! costs an import and an `init()`, so their number is bounded, and an error that all processes have replaces none.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+use prs_common::mini_batch::MiniBatchIndex;
 
 /// The time for which the bound is.
 const WINDOW: Duration = Duration::from_mins(1);
 /// Replacements in that time, beside one for each node of the job.
 const LEAST: usize = 3;
+/// Mini-batches that a process failed in a row when it counts as broken.
+const BROKEN: usize = 3;
+
+/// The mini-batches that a process failed since it last succeeded, each once, up to [`BROKEN`] of them.
+#[derive(Debug, Default)]
+pub(crate) struct FailedInARow {
+    indices: Vec<MiniBatchIndex>,
+}
+
+impl FailedInARow {
+    /// Notes how a try ended.
+    pub(super) fn note(&mut self, index: MiniBatchIndex, has_failed: bool) {
+        if !has_failed {
+            self.indices.clear();
+        } else if self.indices.len() < BROKEN && !self.indices.contains(&index) {
+            self.indices.push(index);
+        }
+    }
+
+    /// Whether its last try failed.
+    pub(super) fn is_any(&self) -> bool {
+        !self.indices.is_empty()
+    }
+
+    /// Whether the process is to be replaced. `is_usable`: a process of the job has succeeded; `is_allowed`: one more may be
+    /// replaced.
+    pub(super) fn ask_for_another(&self, is_usable: bool, is_allowed: bool) -> bool {
+        self.indices.len() >= BROKEN && is_usable && is_allowed
+    }
+}
 
 /// The replacements of the last minute.
 #[derive(Debug, Default)]
@@ -34,6 +66,35 @@ impl Replacements {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_fails_what_others_can_do_is_replaced() {
+        // Index of each try, and whether it failed.
+        let (x, ok) = (true, false);
+        let table = [
+            (&[][..], true, true, false),
+            (&[(0, x), (1, x)], true, true, false),
+            (&[(0, x), (1, x), (2, x)], true, true, true),
+            (&[(0, x), (1, x), (2, x), (3, x)], true, true, true),
+            // No process succeeds: it is no fault of this one.
+            (&[(0, x), (1, x), (2, x)], false, true, false),
+            (&[(0, x), (1, x), (2, x)], true, false, false),
+            // One mini-batch may be bad, whatever the number of its tries.
+            (&[(0, x), (0, x), (0, x)], true, true, false),
+            (&[(0, x), (1, x), (0, x), (1, x)], true, true, false),
+            (&[(0, x), (1, x), (9, ok), (2, x)], true, true, false),
+            (&[(9, ok), (0, x), (1, x), (0, x), (2, x)], true, true, true),
+        ];
+        for (tries, is_usable, is_allowed, expected) in table {
+            let mut failed = FailedInARow::default();
+            for &(index, has_failed) in tries {
+                failed.note(index, has_failed);
+            }
+            let found = failed.ask_for_another(is_usable, is_allowed);
+            assert_eq!(found, expected, "{tries:?} {is_usable} {is_allowed}");
+            assert_eq!(failed.is_any(), tries.last().is_some_and(|(_, has_failed)| *has_failed), "{tries:?}");
+        }
+    }
 
     #[test]
     fn three_and_one_for_each_node_a_minute() {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
+use prs_common::process_page::Phase;
 use prs_common::stops::passed_since;
 use prs_common::wire::ToProcess;
 
@@ -23,20 +24,31 @@ impl Slot {
             _ if self.hung => return None,
             Some(one) if one.is_starting() && one.hang != Hang::No => return None,
             Some(one) if one.stage == Stage::Ready && has_room(one) => (Some(one.number), Availability::Free),
-            Some(one) if one.stage == Stage::Ready => (Some(one.number), Availability::Busy),
+            Some(one) if one.stage == Stage::Ready => (Some(one.number), Availability::Busy(one.busy_for())),
             _ => (None, Availability::Coming),
         };
-        Some(Candidate { position, number, availability })
+        let is_doubtful =
+            number.is_some() && self.running.as_ref().is_some_and(|one| one.failed_in_a_row.is_any());
+        Some(Candidate { position, number, availability, is_doubtful })
+    }
+}
+
+impl Running {
+    /// How long it has been at what it does; nothing where it has not begun it.
+    fn busy_for(&self) -> Duration {
+        match self.phase() {
+            (Phase::Loading | Phase::Running, long) => long,
+            _ => Duration::ZERO,
+        }
     }
 }
 
 impl Dispatcher<'_> {
     /// A mini-batch that failed here is to run here again.
-    pub(super) fn retry(&mut self, mut ready: Ready) {
+    pub(super) fn retry(&mut self, ready: Ready) {
         if self.ending.is_some() {
             self.give_back(ready);
         } else {
-            ready.waits_since = Some(Instant::now());
             self.suspects.push_back(ready);
         }
     }
@@ -47,10 +59,15 @@ impl Dispatcher<'_> {
         let candidates: Vec<_> =
             slots.filter_map(|(position, slot)| slot.candidate(position, has_room)).collect();
         // One of several tries of a process says little of it, and the others would have to end first.
-        let may_replace = !running(&self.slots).any(Running::is_concurrent)
-            && (self.is_usable() || self.has_replacements_left());
-        let waited = ready.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
-        Homeless { failed_in: &ready.failed_in, waited, may_replace }.place(&candidates)
+        let replaceable = !running(&self.slots).any(Running::is_concurrent);
+        let (is_usable, is_allowed) = (self.is_usable(), self.has_replacements_left());
+        let is_last = ready.failed_tries > 0 && ready.failed_tries + 1 >= self.launch.job.spec.run_max_try;
+        let homeless = Homeless {
+            failed_in: &ready.failed_in,
+            may_replace: replaceable && (is_usable || is_allowed),
+            may_replace_doubtful: replaceable && is_last && is_usable && is_allowed,
+        };
+        homeless.place(&candidates)
     }
 
     /// Whether a process of the job has shown that it can run its mini-batches.
@@ -84,6 +101,9 @@ impl Dispatcher<'_> {
         let found = placed.find(|(_, place)| *place != Place::Wait);
         match found {
             Some((at, Place::Replace(position))) => self.replace_for(position, self.suspects[at].index),
+            Some((at, Place::ReplaceDoubtful(position))) => {
+                self.replace_doubtful_for(position, self.suspects[at].index);
+            }
             Some((at, Place::Give(position))) => {
                 let Some(suspect) = self.suspects.remove(at) else { return };
                 self.kept_for = self.slots[position].running.as_ref().map(|one| one.number);
@@ -101,6 +121,25 @@ impl Dispatcher<'_> {
         }
         let why = format!("{} failed in it, and runs again in a fresh one", id_of(index));
         self.replace(position, &why);
+    }
+
+    /// Makes room for a fresh process that runs the last try of a mini-batch, where the last try of each other one failed.
+    pub(super) fn replace_doubtful_for(&mut self, position: usize, index: MiniBatchIndex) {
+        self.replacements.count(Instant::now());
+        let why = format!("its last try failed, and the last one of {} is for another process", id_of(index));
+        self.replace(position, &why);
+    }
+
+    /// Replaces a process that fails one mini-batch after the other while others succeed.
+    pub(super) fn replace_broken(&mut self, position: usize) {
+        let Some(running) = &self.slots[position].running else { return };
+        let failed = &running.failed_in_a_row;
+        if running.stage == Stage::Ready
+            && failed.ask_for_another(self.is_usable(), self.has_replacements_left())
+        {
+            self.replacements.count(Instant::now());
+            self.replace(position, "mini-batches failed in it one after the other, and others succeed");
+        }
     }
 
     /// Ends a process in order, after what it has begun, so that a fresh one takes its slot.

@@ -15,6 +15,7 @@ use prs_common::wire::{Assignment, ToProcess, encode};
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size::Cost;
 use crate::dispatcher::memory::Largest;
+use crate::dispatcher::replacements::FailedInARow;
 use crate::dispatcher::sources::Sources;
 use crate::host::gpu::Gpu;
 use crate::metrics::StartReason;
@@ -31,6 +32,8 @@ pub(crate) struct Slot {
     pub(crate) restart_at: Option<Instant>,
     /// Whether the last process in it that came to an end hung in `init()`, and none became ready since.
     pub(crate) hung: bool,
+    /// Number of the last process in it, where that made room for the next one.
+    pub(crate) replaced: Option<u32>,
     /// Why the next process in it will be started.
     pub(crate) next: StartReason,
 }
@@ -102,6 +105,9 @@ pub(crate) struct Running {
     pub(crate) tries: u64,
     /// Of these, those that failed.
     pub(crate) failed_tries: u64,
+    pub(crate) failed_in_a_row: FailedInARow,
+    /// Number of the process that made room for it, until a try of its own has told.
+    pub(crate) in_place_of: Option<u32>,
     pub(crate) gpu: Option<Gpu>,
     pub(crate) log: ProcessLog,
     /// What it prints.

@@ -255,7 +255,6 @@ impl Intake {
             local,
             start: None,
             failed_in: Vec::new(),
-            waits_since: None,
             pin: Pin::none(),
             node_losses: 0,
             is_copy: false,
