@@ -70,7 +70,7 @@ async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Re
     let submitted = Box::pin(hint.unless_interrupted(&mut *interrupts, resumed)).await?;
     caller.note(&format_args!("job {} goes on", submitted.job.id));
     caller.begins(&submitted.job.id);
-    hand_over(submitted, target, detach, &mut *interrupts, caller).await
+    Box::pin(hand_over(submitted, target, detach, &mut *interrupts, caller)).await
 }
 
 /// Goes on with a job of this machine.

@@ -274,7 +274,7 @@ async fn run_on(fleet: &Fleet, mut new: NewJob, start: &Start<'_>) -> Result<End
         fleet::Started::Submitted(submitted) => {
             caller.note(&format_args!("job {} is handed in", submitted.job.id));
             caller.begins(&submitted.job.id);
-            hand_over(*submitted, target, detach, &mut *interrupts, caller).await
+            Box::pin(hand_over(*submitted, target, detach, &mut *interrupts, caller)).await
         }
         fleet::Started::Given(given) => {
             caller.begins(&given.record.job_id);
