@@ -56,8 +56,8 @@ impl Dispatcher<'_> {
                     self.replace_for(position, next.index);
                     waiting.push_back(next);
                 }
-                Place::ReplaceDoubtful(position) => {
-                    self.replace_doubtful_for(position, next.index);
+                Place::Renew(position) => {
+                    self.renew_for(position, next.index);
                     waiting.push_back(next);
                 }
                 Place::Wait => waiting.push_back(next),

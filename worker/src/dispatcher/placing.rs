@@ -41,8 +41,8 @@ pub(super) struct Homeless<'a> {
     pub(super) failed_in: &'a [u32],
     /// Whether a process may be replaced for it that it failed in.
     pub(super) may_replace: bool,
-    /// Whether one may be replaced for it that is in doubt.
-    pub(super) may_replace_doubtful: bool,
+    /// Whether it is the last one, and a process may be replaced for it that is one of several, or in doubt.
+    pub(super) may_renew: bool,
 }
 
 /// What becomes of a try.
@@ -52,10 +52,10 @@ pub(super) enum Place {
     Give(usize),
     /// It waits.
     Wait,
-    /// It waits for another process, which is started in place of the one in this slot that it failed in.
+    /// It waits for another process, which is started in place of the only one, in this slot.
     Replace(usize),
-    /// The same in place of one that is in doubt.
-    ReplaceDoubtful(usize),
+    /// The same in place of one that is in doubt, or that it failed in as in all others.
+    Renew(usize),
 }
 
 impl Homeless<'_> {
@@ -82,7 +82,7 @@ impl Homeless<'_> {
             return Place::Wait;
         }
         match untouched().find(is_free) {
-            Some(one) if self.may_replace_doubtful => return Place::ReplaceDoubtful(one.position),
+            Some(one) if self.may_renew => return Place::Renew(one.position),
             Some(one) => return Place::Give(one.position),
             None if untouched().any(|one| is_awaited(&one)) => return Place::Wait,
             None => {}
@@ -92,13 +92,11 @@ impl Homeless<'_> {
             return Place::Wait;
         };
         let is_last = self.failed_in.last() == one.number.as_ref();
-        if !is_last {
-            return Place::Give(one.position);
-        }
         match candidates {
-            [_] if self.may_replace => Place::Replace(one.position),
+            [_] if is_last && self.may_replace => Place::Replace(one.position),
             [_] => Place::Give(one.position),
-            _ if candidates.iter().any(|one| is_awaited(&one)) => Place::Wait,
+            _ if self.may_renew => Place::Renew(one.position),
+            _ if is_last && candidates.iter().any(|one| is_awaited(&one)) => Place::Wait,
             _ => Place::Give(one.position),
         }
     }
@@ -107,7 +105,7 @@ impl Homeless<'_> {
 #[cfg(test)]
 mod tests {
     use super::Availability::{Busy, Coming, Free};
-    use super::Place::{Give, Replace, ReplaceDoubtful, Wait};
+    use super::Place::{Give, Renew, Replace, Wait};
     use super::*;
 
     const SHORT: Availability = Busy(Duration::from_secs(9));
@@ -151,7 +149,7 @@ mod tests {
                 is_doubtful: false,
             };
             let candidates: Vec<_> = slots.iter().enumerate().map(candidate).collect();
-            let homeless = Homeless { failed_in, may_replace, may_replace_doubtful: true };
+            let homeless = Homeless { failed_in, may_replace, may_renew: false };
             let found = homeless.place(&candidates);
             assert_eq!(found, expected, "{failed_in:?} {may_replace} {candidates:?}");
         }
@@ -164,18 +162,21 @@ mod tests {
             // Failed in, whether a process in doubt may be replaced; slots; expected.
             (&[9][..], true, &[(Free, doubt), (Free, sound)][..], Give(1)),
             (&[9], true, &[(Free, doubt), (SHORT, sound)], Wait),
-            (&[9], true, &[(Free, doubt), (LONG, sound)], ReplaceDoubtful(0)),
+            (&[9], true, &[(Free, doubt), (LONG, sound)], Renew(0)),
             (&[9], true, &[(Free, doubt), (Coming, sound)], Wait),
             (&[9], false, &[(Free, doubt), (SHORT, doubt)], Give(0)),
-            (&[9], true, &[(Free, doubt), (SHORT, doubt)], ReplaceDoubtful(0)),
+            (&[9], true, &[(Free, doubt), (SHORT, doubt)], Renew(0)),
             (&[9], true, &[(SHORT, doubt), (LONG, doubt)], Wait),
-            (&[0], true, &[(Free, doubt), (Free, doubt)], ReplaceDoubtful(1)),
+            (&[0], true, &[(Free, doubt), (Free, doubt)], Renew(1)),
             (&[0], false, &[(Free, doubt), (Free, doubt)], Give(1)),
             (&[0], true, &[(Free, doubt), (SHORT, doubt)], Wait),
+            (&[0], true, &[(Free, doubt), (LONG, doubt)], Renew(0)),
+            (&[0, 1], true, &[(Free, doubt), (Free, sound)], Renew(0)),
+            (&[0, 1], false, &[(Free, doubt), (Free, sound)], Give(0)),
             (&[0], true, &[(Free, doubt)], Replace(0)),
-            (&[9], true, &[(Free, doubt)], ReplaceDoubtful(0)),
+            (&[9], true, &[(Free, doubt)], Renew(0)),
         ];
-        for (failed_in, may_replace_doubtful, slots, expected) in table {
+        for (failed_in, may_renew, slots, expected) in table {
             let candidate = |(position, &(availability, is_doubtful))| Candidate {
                 position,
                 number: Some(position as u32).filter(|_| availability != Coming),
@@ -183,9 +184,9 @@ mod tests {
                 is_doubtful,
             };
             let candidates: Vec<_> = slots.iter().enumerate().map(candidate).collect();
-            let homeless = Homeless { failed_in, may_replace: true, may_replace_doubtful };
+            let homeless = Homeless { failed_in, may_replace: true, may_renew };
             let found = homeless.place(&candidates);
-            assert_eq!(found, expected, "{failed_in:?} {may_replace_doubtful} {candidates:?}");
+            assert_eq!(found, expected, "{failed_in:?} {may_renew} {candidates:?}");
         }
     }
 }

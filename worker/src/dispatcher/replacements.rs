@@ -1,7 +1,8 @@
 //! Which processes are replaced that did not end by themselves, and how many of them.
 //!
 //! A process that fails one mini-batch after the other, while others of the job succeed, is taken for broken. A fresh process
-//! costs an import and an `init()`, so their number is bounded, and an error that all processes have replaces none.
+//! costs an import and an `init()`, so their number is bounded. Where nothing of the job has succeeded, there may be an error
+//! that all processes have: then some are replaced for tries that would have no other process, and none for its failures.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -43,23 +44,29 @@ impl FailedInARow {
     }
 }
 
-/// The replacements of the last minute.
+/// The replacements of a node.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
+    /// Those of the last minute.
     at: VecDeque<Instant>,
+    /// Those of the time in which no process of the job had succeeded.
+    unproven: usize,
 }
 
 impl Replacements {
-    /// Whether one more is allowed on each node of a job of so many.
-    pub(super) fn allow(&self, now: Instant, live_nodes: u32) -> bool {
+    /// Whether one more is allowed on each node of a job of so many: in this minute, or, where no process has shown that it
+    /// can run the mini-batches of the job, at all.
+    pub(super) fn allow(&self, now: Instant, live_nodes: u32, is_usable: bool) -> bool {
         let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < WINDOW;
-        self.at.iter().filter(is_recent).count() < LEAST + live_nodes.max(1) as usize
+        let used = if is_usable { self.at.iter().filter(is_recent).count() } else { self.unproven };
+        used < LEAST + live_nodes.max(1) as usize
     }
 
     /// Counts one.
-    pub(super) fn count(&mut self, now: Instant) {
+    pub(super) fn count(&mut self, now: Instant, is_usable: bool) {
         self.at.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         self.at.push_back(now);
+        self.unproven += usize::from(!is_usable);
     }
 }
 
@@ -101,22 +108,26 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let table = [
-            // Seconds of those before, now, nodes; expected.
-            (&[][..], 0, 1, true),
-            (&[0, 0, 0], 0, 1, true),
-            (&[0, 1, 2, 3], 4, 1, false),
-            (&[0, 1, 2, 3], 4, 0, false),
-            (&[0, 1, 2, 3], 4, 3, true),
-            (&[0, 1, 2, 3, 4, 5], 59, 3, false),
-            (&[0, 1, 2, 3, 4, 5], 60, 3, true),
-            (&[0, 1, 2, 3], 60, 1, true),
+            // Seconds of those before, now, nodes; whether one more is allowed, and where nothing has succeeded.
+            (&[][..], 0, 1, true, true),
+            (&[0, 0, 0], 0, 1, true, true),
+            (&[0, 1, 2, 3], 4, 1, false, false),
+            (&[0, 1, 2, 3], 4, 0, false, false),
+            (&[0, 1, 2, 3], 4, 3, true, true),
+            (&[0, 1, 2, 3, 4, 5], 59, 3, false, false),
+            (&[0, 1, 2, 3, 4, 5], 60, 3, true, false),
+            (&[0, 1, 2, 3], 60, 1, true, false),
+            (&[0, 100, 200, 300], 400, 1, true, false),
         ];
-        for (before, now, nodes, expected) in table {
-            let mut replacements = Replacements::default();
-            for seconds in before {
-                replacements.count(at(*seconds));
+        for (before, now, nodes, usable, unproven) in table {
+            for (is_usable, expected) in [(true, usable), (false, unproven)] {
+                let mut replacements = Replacements::default();
+                for seconds in before {
+                    replacements.count(at(*seconds), is_usable);
+                }
+                let allowed = replacements.allow(at(now), nodes, is_usable);
+                assert_eq!(allowed, expected, "{before:?} {now} {nodes} {is_usable}");
             }
-            assert_eq!(replacements.allow(at(now), nodes), expected, "{before:?} {now} {nodes}");
         }
     }
 }

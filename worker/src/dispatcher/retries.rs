@@ -65,7 +65,7 @@ impl Dispatcher<'_> {
         let homeless = Homeless {
             failed_in: &ready.failed_in,
             may_replace: replaceable && (is_usable || is_allowed),
-            may_replace_doubtful: replaceable && is_last && is_usable && is_allowed,
+            may_renew: replaceable && is_last && is_allowed,
         };
         homeless.place(&candidates)
     }
@@ -76,7 +76,8 @@ impl Dispatcher<'_> {
     }
 
     fn has_replacements_left(&self) -> bool {
-        self.replacements.allow(Instant::now(), self.with.heard_rx.borrow().live_nodes)
+        let live_nodes = self.with.heard_rx.borrow().live_nodes;
+        self.replacements.allow(Instant::now(), live_nodes, self.is_usable())
     }
 
     /// Gives a suspect to the process in a slot.
@@ -101,8 +102,8 @@ impl Dispatcher<'_> {
         let found = placed.find(|(_, place)| *place != Place::Wait);
         match found {
             Some((at, Place::Replace(position))) => self.replace_for(position, self.suspects[at].index),
-            Some((at, Place::ReplaceDoubtful(position))) => {
-                self.replace_doubtful_for(position, self.suspects[at].index);
+            Some((at, Place::Renew(position))) => {
+                self.renew_for(position, self.suspects[at].index);
             }
             Some((at, Place::Give(position))) => {
                 let Some(suspect) = self.suspects.remove(at) else { return };
@@ -117,16 +118,17 @@ impl Dispatcher<'_> {
     /// Makes room for a fresh process that runs a mini-batch which failed in the only one.
     pub(super) fn replace_for(&mut self, position: usize, index: MiniBatchIndex) {
         if !self.is_usable() {
-            self.replacements.count(Instant::now());
+            self.replacements.count(Instant::now(), false);
         }
         let why = format!("{} failed in it, and runs again in a fresh one", id_of(index));
         self.replace(position, &why);
     }
 
-    /// Makes room for a fresh process that runs the last try of a mini-batch, where the last try of each other one failed.
-    pub(super) fn replace_doubtful_for(&mut self, position: usize, index: MiniBatchIndex) {
-        self.replacements.count(Instant::now());
-        let why = format!("its last try failed, and the last one of {} is for another process", id_of(index));
+    /// Makes room for a fresh process that runs the last try of a mini-batch, where it failed in all others, or they are in
+    /// doubt.
+    pub(super) fn renew_for(&mut self, position: usize, index: MiniBatchIndex) {
+        self.replacements.count(Instant::now(), self.is_usable());
+        let why = format!("the last try of {} is for a process that nothing failed in", id_of(index));
         self.replace(position, &why);
     }
 
@@ -137,7 +139,7 @@ impl Dispatcher<'_> {
         if running.stage == Stage::Ready
             && failed.ask_for_another(self.is_usable(), self.has_replacements_left())
         {
-            self.replacements.count(Instant::now());
+            self.replacements.count(Instant::now(), true);
             self.replace(position, "mini-batches failed in it one after the other, and others succeed");
         }
     }
