@@ -109,7 +109,7 @@ pub const LIVE: Duration = Duration::from_secs(3);
 /// The answer to a heartbeat: the signal, and how the job stands for the processes of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard {
-    /// What the job wants of the node.
+    /// The job's signal to the node.
     pub signal: Signal,
     /// Nodes of the job that were heard of within [`LIVE`], this one among them.
     pub live_nodes: u32,

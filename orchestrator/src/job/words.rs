@@ -63,7 +63,7 @@ pub fn tries(counts: TryCounts) -> Option<String> {
     })
 }
 
-/// How many processes were replaced, because mini-batches failed in them; nothing where none was.
+/// Tells how many processes were replaced, because mini-batches failed in them; `None` if none was.
 pub fn replaced(processes: u64) -> Option<String> {
     (processes > 0).then(|| format!("{}, because mini-batches failed in them", count(processes, "process")))
 }

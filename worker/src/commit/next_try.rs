@@ -7,7 +7,7 @@
 
 use prs_common::ledger::NotedTries;
 
-/// Where the next try of a mini-batch runs.
+/// The place of the next try of a mini-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextTry {
     /// In a process of this node.

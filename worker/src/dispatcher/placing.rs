@@ -25,9 +25,9 @@ pub(super) enum Availability {
 /// A slot that a process is in or will be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Where among the slots of the node.
+    /// Index of the slot on the node.
     pub(super) position: usize,
-    /// Number of the process; nothing of one that has run nothing yet.
+    /// Number of the process; `None` before it can have run anything.
     pub(super) number: Option<u32>,
     pub(super) availability: Availability,
     /// Whether its last try failed.
@@ -36,7 +36,7 @@ pub(super) struct Candidate {
 
 /// A try that looks for a process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Homeless<'a> {
+pub(super) struct WaitingTry<'a> {
     /// Numbers of the processes that the mini-batch failed in, the last one at the end.
     pub(super) failed_in: &'a [u32],
     /// Whether a process may be replaced for it that it failed in.
@@ -45,7 +45,7 @@ pub(super) struct Homeless<'a> {
     pub(super) may_renew: bool,
 }
 
-/// What becomes of a try.
+/// The decision about a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The process in this slot runs it.
@@ -54,12 +54,12 @@ pub(super) enum Place {
     Wait,
     /// It waits for another process, which is started in place of the only one, in this slot.
     Replace(usize),
-    /// The same in place of one that is in doubt, or that it failed in as in all others.
+    /// It waits for another process, which is started in place of one that is in doubt, or in which it failed as in all others.
     Renew(usize),
 }
 
-impl Homeless<'_> {
-    /// When it failed in the process, counted from the first failure; nothing where it did not.
+impl WaitingTry<'_> {
+    /// Position of the last failure in this process among those of the mini-batch; `None` if it did not fail there.
     fn failed_at(&self, candidate: &Candidate) -> Option<usize> {
         let number = candidate.number?;
         self.failed_in.iter().rposition(|failed| *failed == number)
@@ -149,8 +149,8 @@ mod tests {
                 is_doubtful: false,
             };
             let candidates: Vec<_> = slots.iter().enumerate().map(candidate).collect();
-            let homeless = Homeless { failed_in, may_replace, may_renew: false };
-            let found = homeless.place(&candidates);
+            let waiting = WaitingTry { failed_in, may_replace, may_renew: false };
+            let found = waiting.place(&candidates);
             assert_eq!(found, expected, "{failed_in:?} {may_replace} {candidates:?}");
         }
     }
@@ -184,8 +184,8 @@ mod tests {
                 is_doubtful,
             };
             let candidates: Vec<_> = slots.iter().enumerate().map(candidate).collect();
-            let homeless = Homeless { failed_in, may_replace: true, may_renew };
-            let found = homeless.place(&candidates);
+            let waiting = WaitingTry { failed_in, may_replace: true, may_renew };
+            let found = waiting.place(&candidates);
             assert_eq!(found, expected, "{failed_in:?} {may_renew} {candidates:?}");
         }
     }

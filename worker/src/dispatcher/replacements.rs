@@ -47,9 +47,9 @@ impl FailedInARow {
 /// The replacements of a node.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
-    /// Those of the last minute.
+    /// Times of the replacements of the last minute.
     at: VecDeque<Instant>,
-    /// Those of the time in which no process of the job had succeeded.
+    /// Replacements before any process of the job had succeeded.
     unproven: usize,
 }
 

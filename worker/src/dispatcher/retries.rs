@@ -10,7 +10,7 @@ use prs_common::wire::ToProcess;
 use super::Dispatcher;
 use super::ending::SHUTDOWN_GRACE;
 use crate::commit::outcome::Ready;
-use crate::dispatcher::placing::{Availability, Candidate, Homeless, Place};
+use crate::dispatcher::placing::{Availability, Candidate, Place, WaitingTry};
 use crate::dispatcher::slot::{Hang, Kill, Running, Slot, Stage, running, running_mut};
 use crate::dispatcher::suspects::Ask;
 
@@ -18,7 +18,7 @@ use crate::dispatcher::suspects::Ask;
 const LOOKED_AT: usize = 64;
 
 impl Slot {
-    /// What it can be expected to run; nothing where its processes hang.
+    /// Describes it to a try that looks for a process; `None` if its processes hang in `init()`.
     fn candidate(&self, position: usize, has_room: fn(&Running) -> bool) -> Option<Candidate> {
         let (number, availability) = match &self.running {
             _ if self.hung => return None,
@@ -34,7 +34,7 @@ impl Slot {
 }
 
 impl Running {
-    /// How long it has been at what it does; nothing where it has not begun it.
+    /// Time that its present mini-batch has taken so far; zero before it has begun one.
     fn busy_for(&self) -> Duration {
         match self.phase() {
             (Phase::Loading | Phase::Running, long) => long,
@@ -44,7 +44,7 @@ impl Running {
 }
 
 impl Dispatcher<'_> {
-    /// A mini-batch that failed here is to run here again.
+    /// Takes in a mini-batch that failed here and is to run here again.
     pub(super) fn retry(&mut self, ready: Ready) {
         if self.ending.is_some() {
             self.give_back(ready);
@@ -53,7 +53,7 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// Which process a suspect runs in, of those that `has_room` finds to have some for it.
+    /// Decides which process runs a suspect, of those that `has_room` finds to have some for it.
     pub(super) fn place(&self, ready: &Ready, has_room: fn(&Running) -> bool) -> Place {
         let slots = self.slots.iter().enumerate();
         let candidates: Vec<_> =
@@ -62,12 +62,12 @@ impl Dispatcher<'_> {
         let replaceable = !running(&self.slots).any(Running::is_concurrent);
         let (is_usable, is_allowed) = (self.is_usable(), self.has_replacements_left());
         let is_last = ready.failed_tries > 0 && ready.failed_tries + 1 >= self.launch.job.spec.run_max_try;
-        let homeless = Homeless {
+        let waiting = WaitingTry {
             failed_in: &ready.failed_in,
             may_replace: replaceable && (is_usable || is_allowed),
             may_renew: replaceable && is_last && is_allowed,
         };
-        homeless.place(&candidates)
+        waiting.place(&candidates)
     }
 
     /// Whether a process of the job has shown that it can run its mini-batches.
@@ -102,9 +102,7 @@ impl Dispatcher<'_> {
         let found = placed.find(|(_, place)| *place != Place::Wait);
         match found {
             Some((at, Place::Replace(position))) => self.replace_for(position, self.suspects[at].index),
-            Some((at, Place::Renew(position))) => {
-                self.renew_for(position, self.suspects[at].index);
-            }
+            Some((at, Place::Renew(position))) => self.renew_for(position, self.suspects[at].index),
             Some((at, Place::Give(position))) => {
                 let Some(suspect) = self.suspects.remove(at) else { return };
                 self.kept_for = self.slots[position].running.as_ref().map(|one| one.number);

@@ -33,7 +33,7 @@ pub(crate) enum Ask {
     GiveBack(Ready),
 }
 
-/// What becomes of a suspect.
+/// The decision about a suspect.
 enum Settled {
     /// It runs here.
     Run,
@@ -56,7 +56,7 @@ fn failed_in(service: &str, noted: &NotedTries) -> Vec<u32> {
 /// Asks the ledger about the suspects of a node, and gives back what does not run.
 pub(crate) struct Suspects {
     pub(crate) job: JobContext,
-    /// What the names of starts and the ids of tries begin with here; unique among all services of nodes.
+    /// Prefix of the names of starts and the ids of tries of this service; unique among all services of nodes.
     pub(crate) service: String,
     /// How the job stands: the heartbeat writes, this task reads.
     pub(crate) heard_rx: watch::Receiver<Heard>,
