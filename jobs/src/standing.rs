@@ -1,7 +1,7 @@
 //! What a fleet does for a job that has not ended, where that is not plain from the counts: nobody serves it, its end is
 //! decided and not written down, a server is waited for.
 
-use prs_common::ledger::{Conclusion, JobState};
+use prs_common::ledger::{Conclusion, JobState, Obstacle, ObstacleKind};
 use prs_orchestrator::job::membership::{Elsewhere, Workers};
 use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{describe, duration};
@@ -24,19 +24,22 @@ pub struct Shown {
 pub struct Standing {
     /// Who could serve it, where no node does.
     pub workers: Option<Workers>,
-    /// The server that gives no answer.
+    /// The server that gives no answer to this program, which knows no more of the job meanwhile.
     pub waits_for: Option<WaitsFor>,
+    /// What the workers of the job wait for, as they say.
+    pub obstacle: Option<WaitsFor>,
     /// The compute target of the job; empty where it runs on this machine.
     pub target: String,
     /// When a user asked the program that runs it on this machine to cancel it, microseconds since the Unix epoch.
     pub cancel_asked_us: Option<u64>,
 }
 
-/// A server that gives no answer.
+/// What a job waits for, or who looks at it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitsFor {
-    /// `Redis` or `storage`.
+    /// The server that gives no answer: `Redis`, `RabbitMQ`, `storage`, or `inputs`, the store of an input; or `an orchestrator`,
+    /// where no worker that tried can watch over the job.
     pub server: &'static str,
     /// For how long so far, seconds; null where this program has just come.
     pub seconds: Option<f64>,
@@ -44,7 +47,26 @@ pub struct WaitsFor {
     pub reason: String,
 }
 
+impl WaitsFor {
+    /// What the workers of a job wait for, as the ledger has it.
+    pub(crate) fn of(obstacle: Option<&Obstacle>) -> Option<Self> {
+        let Obstacle { kind, reason, lasts } = obstacle?;
+        let server = match kind {
+            ObstacleKind::Broker => "RabbitMQ",
+            ObstacleKind::Storage => "storage",
+            ObstacleKind::Inputs => "inputs",
+            ObstacleKind::Watch => "an orchestrator",
+        };
+        Some(Self { server, seconds: Some(lasts.as_secs_f64()), reason: reason.clone() })
+    }
+}
+
 impl Standing {
+    /// What the job waits for, or who looks at it.
+    pub fn waits_for(&self) -> Option<&WaitsFor> {
+        self.waits_for.as_ref().or(self.obstacle.as_ref())
+    }
+
     /// That a job which no node serves waits for a worker, in a few words.
     pub fn waits(&self) -> Option<String> {
         let workers = self.workers.as_ref().filter(|workers| workers.idle == 0 && !workers.watches)?;
@@ -75,7 +97,7 @@ impl Shown {
     /// The same without an estimate of the end that nobody works towards.
     #[must_use]
     pub fn honest(mut self) -> Self {
-        let works = self.is_served() && self.conclusion().is_none() && self.standing.waits_for.is_none();
+        let works = self.is_served() && self.conclusion().is_none() && self.standing.waits_for().is_none();
         self.status.eta_seconds = self.status.eta_seconds.filter(|_| works);
         self
     }
@@ -96,7 +118,7 @@ impl Shown {
 
     /// The same in a few words, for a line that is short.
     pub fn remark_in_short(&self) -> Option<String> {
-        if let Some(away) = &self.standing.waits_for {
+        if let Some(away) = self.standing.waits_for() {
             return Some(format!("waiting for {}", away.server));
         }
         self.served()?;
@@ -107,7 +129,7 @@ impl Shown {
     }
 
     fn away(&self) -> Option<String> {
-        let WaitsFor { server, seconds, reason } = self.standing.waits_for.as_ref()?;
+        let WaitsFor { server, seconds, reason } = self.standing.waits_for()?;
         let since = seconds.map(|seconds| format!(" for {} so far", duration(seconds))).unwrap_or_default();
         Some(format!("waiting for {server}{since}: {reason}"))
     }
@@ -202,6 +224,13 @@ mod tests {
         shown
     }
 
+    fn stands(mut shown: Shown, kind: ObstacleKind) -> Shown {
+        let lasts = std::time::Duration::from_secs(12);
+        let obstacle = Obstacle { kind, reason: "no room".to_owned(), lasts };
+        shown.standing.obstacle = WaitsFor::of(Some(&obstacle));
+        shown
+    }
+
     const RUNNING: &str =
         "running: 45 of 300 mini-batches processed, 0 failed, 450 items, 0.6 mini-batches/s";
     const FINALIZING: &str =
@@ -264,6 +293,16 @@ mod tests {
                 waits(shown(Running, 0, None), "storage", None),
                 RUNNING,
                 "; waiting for storage: connection refused; waiting for a worker of the compute target gpu",
+            ),
+            (
+                stands(shown(Running, 2, None), ObstacleKind::Watch),
+                RUNNING,
+                "; waiting for an orchestrator for 12.0 s so far: no room",
+            ),
+            (
+                waits(stands(shown(Running, 2, None), ObstacleKind::Broker), "Redis", None),
+                RUNNING,
+                "; waiting for Redis: connection refused",
             ),
         ];
         for (shown, counts, more) in table {

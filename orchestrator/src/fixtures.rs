@@ -13,7 +13,7 @@ use prs_common::layout;
 use prs_common::ledger::{
     Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, FailedTry, Heard, JobLedger,
     JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport,
-    NodeView, NotedTries, OfferedCopy, OpenCopy, Seats, TryLimits, Verdict,
+    NodeView, NotedTries, ObstacleKind, OfferedCopy, OpenCopy, Seats, Signal, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
@@ -389,6 +389,10 @@ impl JobLedger for FaultyLedger {
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
         self.pass("conclude")?;
         self.inner.conclude(conclusion).await
+    }
+    async fn note_obstacle(&self, obstacle: Option<(ObstacleKind, &str)>) -> Result<(), LedgerError> {
+        self.pass("note_obstacle")?;
+        self.inner.note_obstacle(obstacle).await
     }
     async fn lease(&self, duty: Duty, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {
         self.pass("lease")?;

@@ -67,16 +67,16 @@ pub(crate) async fn are_enough(job: &JobContext) -> Result<Option<Panicked>, Wat
     Ok(Some(Panicked { text: String::from_utf8_lossy(&text).into_owned() }))
 }
 
-/// Records a job as failed by a panic, or as what was decided before, without a look at anything of it but the counts.
-/// `place` is what commands call the job.
+/// Records a job as failed by a panic, or by what lets nobody watch over it, or as what was decided before, without a look at
+/// anything of it but the counts. `place` is what commands call the job.
 pub async fn fail(
     job: &JobContext,
     owner: &str,
     record: JobRecord,
     place: &str,
-    panicked: Panicked,
+    error: impl Into<WatchError>,
 ) -> Result<JobResult, WatchError> {
-    let ended = caught(fail_at_once(job, owner, record, panicked.into())).await;
+    let ended = caught(fail_at_once(job, owner, record, error.into())).await;
     let result = ended.map_err(WatchError::from).flatten()?;
     if job.policy.ends_by_record {
         restore_job_result(job, &result).await?;

@@ -118,7 +118,7 @@ impl Index {
                     None => Ok(()),
                 }
             };
-            if let Err(failure) = tended.await {
+            if let Err(failure) = Box::pin(tended).await {
                 tracing::debug!(%failure, "the index of jobs is brought up to date later");
             }
         }

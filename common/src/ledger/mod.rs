@@ -40,7 +40,7 @@ pub use nodes::{
     ProcessExit, ProcessView, SeenError, TryUnderWay,
 };
 pub use offers::{Bell, KnownJob, Offer, Offered, Offers, Seats};
-pub use progress::{Checkpoint, CommittedSegment, Conclusion, JobProgress, JobState};
+pub use progress::{Checkpoint, CommittedSegment, Conclusion, JobProgress, JobState, Obstacle, ObstacleKind};
 pub use tries::{Begin, Blame, FailedTry, MiniBatchOutcome, NotedTries, TryLimits, Verdict};
 
 /// How long it is remembered that an autoscaler asked for a target.
@@ -335,6 +335,10 @@ pub trait JobLedger: Debug + Send + Sync {
     /// Decides how the job ends. The first conclusion is remembered, and returned to everyone who comes later.
     /// Nodes of a job that is to fail or was canceled are told to stop.
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError>;
+
+    /// Notes what keeps the job from going on, or with nothing that it goes on. An obstacle of the kind that is noted already keeps its
+    /// beginning. [`JobLedger::progress`] tells it to everyone.
+    async fn note_obstacle(&self, obstacle: Option<(ObstacleKind, &str)>) -> Result<(), LedgerError>;
 
     /// Takes or renews the lease of a duty. Returns its fencing number, which grows whenever the lease changes
     /// hands, also where the ledger was lost in between, or nothing while another owner holds it.

@@ -1,5 +1,7 @@
 //! Where a job stands: its state, its plan, its counts, how it ends.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::end_reason::EndReason;
@@ -120,6 +122,45 @@ impl Conclusion {
     }
 }
 
+/// What keeps a job from going on, by what is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObstacleKind {
+    /// An answer of the broker.
+    Broker,
+    /// An answer of the storage.
+    Storage,
+    /// An answer of the store of an input.
+    Inputs,
+    /// A worker that can watch over the job: those that tried fail for a reason of the job, or of their own.
+    Watch,
+}
+
+impl ObstacleKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Broker, Self::Storage, Self::Inputs, Self::Watch];
+
+    /// The word of the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Broker => "broker",
+            Self::Storage => "storage",
+            Self::Inputs => "inputs",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// What keeps a job from going on, as the workers noted it that try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What is missing.
+    pub kind: ObstacleKind,
+    /// The last error that told so.
+    pub reason: String,
+    /// Time since the first one.
+    pub lasts: Duration,
+}
+
 /// Counts of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct JobProgress {
@@ -143,6 +184,9 @@ pub struct JobProgress {
     /// Whether a reader asked for its statistics within [`READS_FOR`](super::READS_FOR).
     #[serde(skip)]
     pub is_read: bool,
+    /// What keeps the job from going on, where that is known.
+    #[serde(skip)]
+    pub obstacle: Option<Obstacle>,
 }
 
 impl JobProgress {

@@ -95,7 +95,7 @@ pub struct Job {
     conclusion: Option<Decided>,
     /// Who could serve the job, where no node does; null elsewhere.
     workers: Option<Workers>,
-    /// The server that gives no answer; null where all do.
+    /// What the job waits for: a server that gives no answer, or a worker that can watch over it; null where it goes on.
     waits_for: Option<WaitsFor>,
     /// Of a pipeline that has ended: the jobs of its steps by the names of these; null for one that was not run. Null for
     /// any other job.
@@ -225,7 +225,7 @@ impl Job {
             preparing: status.preparing.filter(|_| running),
             conclusion: status.progress.conclusion.filter(|_| running).map(Decided::from),
             workers: standing.workers,
-            waits_for: standing.waits_for,
+            waits_for: standing.waits_for.or(standing.obstacle),
             steps: (!result.steps.is_empty()).then(|| result.steps.iter().map(step).collect()),
         }
     }

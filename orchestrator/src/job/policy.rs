@@ -33,6 +33,8 @@ pub struct Policy {
     pub not_served: Duration,
     /// How long a server may be out of reach of a worker alone, before the worker gives way to others.
     pub gives_way: Duration,
+    /// How long every worker that tries may fail to watch over a job, before the job fails with that.
+    pub gives_up: Duration,
     /// How long nodes have to leave before it is written down how the job ended.
     pub leave_before_end: Duration,
     /// How long they have after that, before the reports end without them.
@@ -79,6 +81,7 @@ impl Policy {
             stalled: Duration::MAX,
             not_served: Duration::from_secs(30),
             gives_way: Duration::MAX,
+            gives_up: Duration::MAX,
             leave_before_end: Duration::from_secs(30),
             leave: Duration::ZERO,
             logs: Duration::from_millis(200),
@@ -108,6 +111,7 @@ impl Policy {
             stalled: Duration::from_secs(3),
             not_served: Duration::from_secs(30),
             gives_way: Duration::from_secs(10),
+            gives_up: Duration::from_mins(10),
             leave_before_end: Duration::ZERO,
             leave: Duration::from_secs(10),
             logs: Duration::from_secs(4),

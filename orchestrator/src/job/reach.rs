@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use prs_common::ledger::{IdleWorker, LedgerError, NodeView};
+use prs_common::ledger::{IdleWorker, LedgerError, NodeView, ObstacleKind};
 
 use super::context::JobContext;
 use super::init_failures::is_useless;
@@ -32,6 +32,16 @@ impl Server {
             Self::Broker => "broker",
             Self::Storage => "storage",
             Self::Inputs => "inputs",
+        }
+    }
+}
+
+impl From<Server> for ObstacleKind {
+    fn from(server: Server) -> Self {
+        match server {
+            Server::Broker => Self::Broker,
+            Server::Storage => Self::Storage,
+            Server::Inputs => Self::Inputs,
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The orchestrator's part on a node of a fleet: waits for the lease, watches over the job while it has it, and
 //! cleans up behind the job. Every node of a job runs this; one at a time has the lease.
 
+use std::time::Duration;
+
 use prs_common::failpoint;
-use prs_common::ledger::{Duty, JobProgress, JobState, LedgerError, LedgerErrorKind};
+use prs_common::ledger::{Duty, JobProgress, JobState, LedgerError, LedgerErrorKind, Obstacle, ObstacleKind};
 use prs_common::timestamp::now_us;
 use prs_common::try_table;
 use tokio_util::sync::CancellationToken;
 
-use crate::caught::{Panicked, caught};
+use crate::caught::caught;
 use crate::job::leases;
 use crate::job::membership;
 use crate::job::queue;
@@ -17,6 +19,9 @@ use crate::panics;
 use crate::segments::{self, recover::recover};
 use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
 use crate::{JobContext, JobRecord, JobResult};
+
+/// A job whose early end is decided is watched over once more, and has whole reports, unless nobody could for so long.
+const LEAST_STUCK: Duration = Duration::from_secs(2);
 
 /// How a program stops to care for a job before the job has ended.
 #[derive(Debug, Clone, Default)]
@@ -70,9 +75,14 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
             }
             Err(error) => {
                 tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
+                note_obstacle(job, &error).await;
                 give_up_the_lease(job, owner).await;
                 // What failed may be this host's fault: other programs look first, idle ones at once.
                 membership::ring(job).await;
+                if end.alone.is_cancelled() {
+                    // Other jobs wait for this program.
+                    break;
+                }
                 if matches!(error, WatchError::Alone { .. }) { job.policy.lease * 2 } else { look * 3 }
             }
         };
@@ -102,6 +112,26 @@ async fn wants_nodes(job: &JobContext) -> bool {
         Ok(record) => record.is_some_and(|record| record.result.is_none()),
         Err(_) => true,
     }
+}
+
+/// Notes what keeps this program from watching over the job. Where it keeps every one from it, the job ends with that.
+async fn note_obstacle(job: &JobContext, error: &WatchError) {
+    let Some(kind) = error.obstacle() else { return };
+    if let Err(error) = job.ledger.note_obstacle(Some((kind, &error.to_string()))).await {
+        tracing::debug!(job = job.id, %error, "the ledger does not know why the job waits");
+    }
+}
+
+/// The error with which a job ends that nobody can watch over: all who tried have failed for too long, or its early end is
+/// decided and nobody can say so otherwise.
+async fn stuck(job: &JobContext) -> Result<Option<WatchError>, WatchError> {
+    let progress = job.ledger.progress().await?;
+    let Some(Obstacle { kind: ObstacleKind::Watch, reason, lasts }) = progress.obstacle else {
+        return Ok(None);
+    };
+    let ends_early = progress.conclusion.is_some_and(|end| end.state != JobState::Completed);
+    let most = if ends_early { LEAST_STUCK } else { job.policy.gives_up };
+    Ok((lasts >= most).then_some(WatchError::Stuck { seconds: lasts.as_secs(), reason }))
 }
 
 async fn give_up_the_lease(job: &JobContext, owner: &str) {
@@ -150,7 +180,10 @@ async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
 async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
     let record = recorded(job).await?;
     if let Some(panicked) = panics::are_enough(job).await? {
-        return Box::pin(end_without_a_look(job, owner, record, panicked)).await;
+        return Box::pin(end_without_a_look(job, owner, record, panicked.into())).await;
+    }
+    if let Some(stuck) = stuck(job).await? {
+        return Box::pin(end_without_a_look(job, owner, record, stuck)).await;
     }
     failpoint::pass("watches");
     let Some(record) = record else { return Ok(Some(WatchEnd::Over)) };
@@ -184,17 +217,17 @@ fn knows_all(progress: &JobProgress, result: &JobResult) -> bool {
     progress.succeeded + progress.failed >= result.mini_batches.succeeded + result.mini_batches.failed
 }
 
-/// Ends a job over which every orchestrator panics, and tidies up behind it.
+/// Ends a job over which every orchestrator panics or fails, and tidies up behind it.
 async fn end_without_a_look(
     job: &JobContext,
     owner: &str,
     record: Option<JobRecord>,
-    panicked: Panicked,
+    why: WatchError,
 ) -> Result<Option<WatchEnd>, WatchError> {
-    tracing::error!(job = job.id, text = panicked.text, "the job broke its orchestrators too often; it ends");
+    tracing::error!(job = job.id, %why, "the job broke its orchestrators too often; it ends");
     match record {
         Some(record) if record.result.is_none() => {
-            end(job, owner, panics::fail(job, owner, record, &job.id, panicked).await).await
+            end(job, owner, panics::fail(job, owner, record, &job.id, why).await).await
         }
         ended => restored(job, ended).await,
     }

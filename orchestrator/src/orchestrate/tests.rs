@@ -5,8 +5,6 @@ use prs_common::ledger::{Conclusion, NodeReport};
 use prs_common::queue::QueueOptions;
 use prs_common::storage::{PutMode, StorageErrorKind};
 
-use std::time::Duration;
-
 use prs_common::layout;
 use prs_common::storage::Storage;
 
@@ -71,6 +69,65 @@ async fn a_server_that_others_reach_is_left_to_them() {
         stop.cancel();
         trying.await.unwrap();
     }
+}
+
+/// A job that no orchestrator can follow, for a reason that no server that comes back mends.
+async fn that_nobody_can_watch(gives_up: Duration) -> Fixture {
+    let mut fixture = Fixture::new(2).await;
+    fixture.job.policy.gives_up = gives_up;
+    // Another node may always do what this one cannot.
+    fixture.job.policy.lost = Duration::from_hours(1);
+    fixture.join("worker-2", &NodeReport::default()).await;
+    fixture.ledger.fail("segments", usize::MAX, LedgerErrorKind::Refused);
+    fixture
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_can_watch_fails_by_name_after_a_while() {
+    let fixture = that_nobody_can_watch(Duration::from_millis(500)).await;
+    let end = OrchestratorEnd::default();
+    let ended = orchestrate(&fixture.job, "worker-1", &end);
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it ends");
+    let WatchEnd::Ended(result) = ended else { panic!("{ended:?}") };
+    let reason = result.reason.clone().unwrap_or_default();
+    assert_eq!(result.state, JobState::Failed);
+    assert!(reason.starts_with("the job cannot be watched over: no worker could for"), "{reason}");
+    assert_eq!(fixture.record().await.result, Some(*result));
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_can_watch_is_canceled_at_once() {
+    let fixture = that_nobody_can_watch(Duration::from_hours(1)).await;
+    let end = OrchestratorEnd::default();
+    let (job, ledger) = (fixture.job.clone(), fixture.job.ledger.clone());
+    let trying = tokio::spawn(async move { orchestrate(&job, "worker-1", &end).await });
+    let obstacle = async {
+        loop {
+            if let Some(obstacle) = ledger.progress().await.unwrap().obstacle {
+                return obstacle;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let obstacle = tokio::time::timeout(Duration::from_secs(20), obstacle).await.unwrap();
+    assert_eq!(obstacle.kind, ObstacleKind::Watch);
+    let canceled = Conclusion { state: JobState::Canceled, reason: "canceled by ana".to_owned() };
+    ledger.conclude(&canceled).await.unwrap();
+    let WatchEnd::Ended(result) = trying.await.unwrap() else { panic!("it did not end the job") };
+    assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by ana")));
+}
+
+#[tokio::test]
+async fn who_only_ends_a_job_and_cannot_is_free_for_others() {
+    let fixture = that_nobody_can_watch(Duration::from_hours(1)).await;
+    let end = OrchestratorEnd::default();
+    end.alone.cancel();
+    let fence = fixture.job.ledger.lease(Duty::Watch, "worker-1", Duration::from_secs(1)).await.unwrap();
+    fixture.job.ledger.set_state(JobState::Finalizing, fence.unwrap()).await.unwrap();
+    let ended = orchestrate(&fixture.job, "worker-1", &end);
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it does not stay");
+    assert!(matches!(ended, WatchEnd::Stopped), "{ended:?}");
+    assert!(!is_watched(&fixture.job).await.unwrap());
 }
 
 #[tokio::test]

@@ -450,10 +450,10 @@ pub(crate) async fn fail_at_once(
     let wanted = Conclusion::failed(&(&error).into());
     let mut conclusion = job.ledger.conclude(&wanted).await?;
     if conclusion.state == JobState::Completed {
-        if !matches!(error, WatchError::Panicked { .. }) {
+        if !matches!(error, WatchError::Panicked { .. } | WatchError::Stuck { .. }) {
             return Err(error);
         }
-        // What would tell of the result panics, so there is none.
+        // What would tell of the result fails, so there is none.
         if job.spec.output_action == OutputAction::AppendRow {
             publish::withdraw(job, &job.spec.append_row_file_name).await?;
         }

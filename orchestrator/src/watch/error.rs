@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use prs_common::end_reason::EndReason;
-use prs_common::ledger::{LedgerError, LedgerErrorKind};
+use prs_common::ledger::{LedgerError, LedgerErrorKind, ObstacleKind};
 use prs_common::queue::QueueError;
 use prs_common::storage::StorageError;
 
@@ -59,6 +59,14 @@ pub enum WatchError {
         server: Server,
         /// What it says, or does not say.
         error: String,
+    },
+    /// No worker that tried can watch over the job.
+    #[error("no worker could for {seconds} s: {reason}")]
+    Stuck {
+        /// For how long.
+        seconds: u64,
+        /// What the last one failed with.
+        reason: String,
     },
     /// Another node watches over the job.
     #[error("the lease of the job is held by another node")]
@@ -172,6 +180,7 @@ impl WatchError {
             | Self::Logs { .. }
             | Self::NoPlan { .. }
             | Self::Alone { .. }
+            | Self::Stuck { .. }
             | Self::NotTheOrchestrator
             | Self::LedgerLost
             | Self::Panicked { .. }
@@ -181,12 +190,21 @@ impl WatchError {
     }
 
     /// The server that does not answer. Without the ledger nobody has a duty.
-    pub(super) fn server(&self) -> Option<Server> {
+    pub(crate) fn server(&self) -> Option<Server> {
         match self {
             Self::Queue(error) => error.is_retryable().then_some(Server::Broker),
             Self::Storage(error) => error.is_retryable().then_some(Server::Storage),
             Self::Plan(error) => error.is_retryable().then_some(Server::Inputs),
             _ => None,
+        }
+    }
+
+    /// What keeps a job from going on whose orchestrator met this; nothing where another one may go on at once.
+    pub(crate) fn obstacle(&self) -> Option<ObstacleKind> {
+        match self {
+            Self::Alone { .. } | Self::NotTheOrchestrator | Self::Superseded | Self::RunAgain { .. } => None,
+            error if error.is_retryable() => error.server().map(ObstacleKind::from),
+            _ => Some(ObstacleKind::Watch),
         }
     }
 
@@ -247,5 +265,32 @@ mod tests {
             assert_eq!(seen.concat(), expected, "{error:?}");
         }
         assert_eq!(disposition(&logs(), When::Looking, &Policy::fleet(), false), Fail);
+    }
+
+    #[test]
+    fn what_an_error_lets_a_job_wait_for() {
+        use ObstacleKind::{Broker, Storage, Watch};
+        let queue =
+            QueueError { kind: QueueErrorKind::Unavailable, name: String::new(), message: String::new() };
+        let logs = WatchError::Logs { path: PathBuf::new(), source: std::io::ErrorKind::StorageFull.into() };
+        let table = [
+            (ledger(LedgerErrorKind::Unavailable), None),
+            (ledger(LedgerErrorKind::Refused), Some(Watch)),
+            (ledger(LedgerErrorKind::NotFound), Some(Watch)),
+            (storage(StorageErrorKind::Unavailable).into(), Some(Storage)),
+            (storage(StorageErrorKind::PermissionDenied).into(), Some(Watch)),
+            (queue.into(), Some(Broker)),
+            (logs, Some(Watch)),
+            (WatchError::NoPlan { reason: String::new() }, Some(Watch)),
+            (WatchError::LedgerLost, Some(Watch)),
+            (WatchError::Damaged(Vec::new()), Some(Watch)),
+            (WatchError::Alone { server: Server::Broker, error: String::new() }, None),
+            (WatchError::NotTheOrchestrator, None),
+            (WatchError::Superseded, None),
+            (WatchError::RunAgain { reason: String::new() }, None),
+        ];
+        for (error, expected) in table {
+            assert_eq!(error.obstacle(), expected, "{error:?}");
+        }
     }
 }

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
-use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
+use prs_common::ledger::{Conclusion, Duty, JobState, NodeView, Obstacle};
 use prs_common::process_page::monotonic_ns;
 use prs_common::stops::stopped_since;
 use prs_common::storage::Version;
@@ -54,7 +54,7 @@ use self::index::ToldIndex;
 use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
-use self::troubles::Troubles;
+use self::troubles::{ObstacleNote, Troubles, obstacle_to_tell};
 use crate::JobContext;
 use crate::job::corrected_plan::PlanOrder;
 use crate::job::init_failures;
@@ -78,6 +78,10 @@ pub(crate) use self::reports::{finish_reports, restore_job_result};
 const RESERVE: usize = 256 << 10;
 /// Between two looks at a job that is nearly done: its last outcomes are not kept waiting.
 const NEARLY_DONE: Duration = Duration::from_millis(50);
+/// A server that has not answered for so long is told as what the job waits for.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
+/// An orchestrator that has watched for so long is one that can.
+const WELL_AFTER: Duration = Duration::from_secs(30);
 /// First pause after the job could not be ended; they grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest such pause.
@@ -301,6 +305,7 @@ impl<'a> Watch<'a> {
                 Disposition::Retry => {
                     self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
                     self.note_trouble(&error, began);
+                    self.tell_obstacle(None).await;
                     self.unless_alone().await?;
                     backoff.wait().await;
                     let ended_early = self.ended_early().await.ok().flatten();
@@ -358,6 +363,7 @@ impl<'a> Watch<'a> {
         if is_all_done {
             self.troubles.all_is_done();
         }
+        self.tell_obstacle(seen.progress.obstacle.as_ref()).await;
         self.watching.lags(seen.progress.segments.saturating_sub(self.memory.followed));
         self.write_due_statistics();
         Box::pin(self.publish_due_statistics(seen.progress.is_read)).await;
@@ -383,6 +389,22 @@ impl<'a> Watch<'a> {
     fn note_trouble(&mut self, error: &WatchError, began: Instant) {
         if let Some(server) = error.server() {
             self.troubles.fails(server, error.to_string(), began);
+        }
+    }
+
+    /// Tells the ledger what the job waits for, or that it goes on; `known` is what the ledger says.
+    async fn tell_obstacle(&mut self, known: Option<&Obstacle>) {
+        let now = Instant::now();
+        let trouble =
+            self.troubles.lasting(now, TOLD_AFTER).map(|trouble| (trouble.server.into(), &*trouble.error));
+        let is_well = now.saturating_duration_since(self.memory.watched_since) >= WELL_AFTER;
+        let Some(note) = obstacle_to_tell(trouble, known.map(|known| known.kind), is_well) else { return };
+        let note = match note {
+            ObstacleNote::Waits(kind, reason) => Some((kind, reason)),
+            ObstacleNote::GoesOn => None,
+        };
+        if let Err(error) = self.job.ledger.note_obstacle(note).await {
+            tracing::debug!(job = self.job.id, %error, "the ledger does not know what the job waits for");
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use prs_common::ledger::ObstacleKind;
+
 use super::scheduler::Publishing;
 use crate::job::reach::Server;
 use crate::plan::schedule::Scheduled;
@@ -78,6 +80,28 @@ impl Troubles {
     }
 }
 
+/// What the ledger is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ObstacleNote<'a> {
+    /// What the job waits for, and why.
+    Waits(ObstacleKind, &'a str),
+    /// That it goes on.
+    GoesOn,
+}
+
+/// What the ledger is told of what a job waits for, if anything. An obstacle that keeps
+/// workers from watching stands until one of them has watched for a while: the next one may meet it again.
+pub(super) fn obstacle_to_tell(
+    met: Option<(ObstacleKind, &str)>,
+    known: Option<ObstacleKind>,
+    is_well: bool,
+) -> Option<ObstacleNote<'_>> {
+    let stands = known == Some(ObstacleKind::Watch) && !is_well;
+    let is_told = met.map(|(kind, _)| kind) == known;
+    let note = met.map_or(ObstacleNote::GoesOn, |(kind, reason)| ObstacleNote::Waits(kind, reason));
+    (!stands && !is_told).then_some(note)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::duties::tests::at;
@@ -89,6 +113,27 @@ mod tests {
 
     fn interrupted(server: Option<Server>) -> Publishing {
         ended(Scheduled::Interrupted { server, error: "no answer".to_owned() })
+    }
+
+    #[test]
+    fn the_ledger_is_told_what_a_job_waits_for_and_when_it_goes_on() {
+        use ObstacleKind::{Broker, Storage, Watch};
+        let (broker, waits) = (Some((Broker, "no answer")), Some(ObstacleNote::Waits(Broker, "no answer")));
+        let goes_on = Some(ObstacleNote::GoesOn);
+        let table = [
+            (None, None, true, None),
+            (broker, None, false, waits),
+            (broker, Some(Broker), true, None),
+            (broker, Some(Storage), true, waits),
+            (None, Some(Broker), false, goes_on),
+            (None, Some(Watch), false, None),
+            (broker, Some(Watch), false, None),
+            (None, Some(Watch), true, goes_on),
+            (broker, Some(Watch), true, waits),
+        ];
+        for (met, known, is_well, expected) in table {
+            assert_eq!(obstacle_to_tell(met, known, is_well), expected, "{met:?} {known:?} {is_well}");
+        }
     }
 
     #[test]

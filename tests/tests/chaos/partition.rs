@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::{Fleet, Random};
 
-use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
+use crate::chaos_run::{ChaosJob, ChaosRun, END, Expected};
 
 /// Libraries that shift the clock of the program they are loaded into.
 const FAKETIME: [&str; 2] = [
@@ -106,6 +107,11 @@ pub(crate) fn one_has_no_broker_before_the_plan(fleet: &mut Fleet, way: Way) {
     let _kept = cut(proxy, way);
     chaos.submit_detached();
     assert!(chaos.orchestrator().starts_with("is-cut-off"));
+    let id = chaos.id();
+    wait_for("the job to say what it waits for", END, || {
+        let status = chaos.job.command(&["status", &id, "-o", "json"]).json();
+        (status["waits_for"]["server"] == "RabbitMQ").then_some(())
+    });
     chaos.hire(&[]);
     chaos.ends(&Expected::default());
 }

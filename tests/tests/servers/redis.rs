@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use prs_common::ledger::{
     Blame, Checkpoint, Conclusion, Duty, FailedTry, JobState, Ledger, LedgerError, LedgerErrorKind,
-    MiniBatchOutcome, NodeInfo, NodeReport, RedisLedger, TryLimits,
+    MiniBatchOutcome, NodeInfo, NodeReport, ObstacleKind, RedisLedger, TryLimits,
 };
 use prs_tests::deadline::{eventually, stays_pending};
 use prs_tests::harness::Redis;
@@ -147,6 +147,8 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     job.leave(node_id).await?;
     job.nodes().await?;
     job.release(Duty::Schedule, "me").await?;
+    job.note_obstacle(Some((ObstacleKind::Broker, "why"))).await?;
+    job.note_obstacle(None).await?;
     let end = Conclusion { state: JobState::Failed, reason: "why".to_owned() };
     job.conclude(&end).await?;
     job.progress().await?;

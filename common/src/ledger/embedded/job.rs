@@ -12,7 +12,7 @@ use super::{EmbeddedLedger, lock};
 use crate::ledger::{
     Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, Heard, JobLedger, JobProgress,
     JobState, LIVE, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView,
-    NotedTries, OfferedCopy, OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
+    NotedTries, Obstacle, ObstacleKind, OfferedCopy, OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 use crate::timestamp::now_us;
@@ -39,6 +39,8 @@ pub(super) struct Job {
     statistics_read: Option<Instant>,
     /// When an outcome came last, or a node where there was none.
     moved: Option<Instant>,
+    /// What keeps it from going on, why, and since when.
+    obstacle: Option<(ObstacleKind, String, Instant)>,
 }
 
 /// A second run of a mini-batch.
@@ -94,6 +96,7 @@ impl Job {
             statistics: HashMap::new(),
             statistics_read: None,
             moved: None,
+            obstacle: None,
         }
     }
 
@@ -257,7 +260,14 @@ impl JobLedger for EmbeddedJob {
     }
 
     async fn progress(&self) -> Result<JobProgress, LedgerError> {
-        self.with(|job| JobProgress { is_read: job.has_reader(), ..job.progress.clone() })
+        self.with(|job| {
+            let obstacle = job.obstacle.as_ref().map(|(kind, reason, since)| Obstacle {
+                kind: *kind,
+                reason: reason.clone(),
+                lasts: since.elapsed(),
+            });
+            JobProgress { is_read: job.has_reader(), obstacle, ..job.progress.clone() }
+        })
     }
 
     async fn ended(&self, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
@@ -473,6 +483,16 @@ impl JobLedger for EmbeddedJob {
                 progress.concluded_us = Some(now_us());
             }
             progress.conclusion.get_or_insert_with(|| conclusion.clone()).clone()
+        })
+    }
+
+    async fn note_obstacle(&self, obstacle: Option<(ObstacleKind, &str)>) -> Result<(), LedgerError> {
+        self.with(|job| {
+            let known = job.obstacle.take();
+            job.obstacle = obstacle.map(|(kind, reason)| {
+                let since = known.filter(|known| known.0 == kind).map_or_else(Instant::now, |known| known.2);
+                (kind, reason.to_owned(), since)
+            });
         })
     }
 

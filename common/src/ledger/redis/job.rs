@@ -15,7 +15,8 @@ use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name};
 use crate::ledger::{
     Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, Heard, JobLedger, JobLook,
     JobProgress, JobState, LIVE, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport,
-    NodeView, NotedTries, OfferedCopy, OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
+    NodeView, NotedTries, Obstacle, ObstacleKind, OfferedCopy, OpenCopy, READS_FOR, Seats, Signal, TryLimits,
+    Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -139,12 +140,13 @@ type ProgressAnswer = (
     u64,
     (Option<JobState>, Option<String>, Option<u64>),
     bool,
+    (Option<String>, Option<String>, u64),
 );
 /// What the script `nodes` answers of each.
 type NodeAnswer = (u32, Packed<NodeInfo>, Packed<NodeReport>, u64, bool);
 
 fn progress_of(answer: ProgressAnswer) -> JobProgress {
-    let (counts, segments, (conclusion, reason, concluded_us), is_read) = answer;
+    let (counts, segments, (conclusion, reason, concluded_us), is_read, obstacle) = answer;
     let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors, end) =
         counts;
     let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete, end };
@@ -159,7 +161,16 @@ fn progress_of(answer: ProgressAnswer) -> JobProgress {
         conclusion,
         concluded_us,
         is_read,
+        obstacle: obstacle_of(obstacle),
     }
+}
+
+/// Nothing of a kind that is not known.
+fn obstacle_of((kind, reason, lasts): (Option<String>, Option<String>, u64)) -> Option<Obstacle> {
+    let kind = kind?;
+    let kind = ObstacleKind::ALL.into_iter().find(|one| one.as_str() == kind)?;
+    let lasts = Duration::from_micros(lasts);
+    Some(Obstacle { kind, reason: reason.unwrap_or_default(), lasts })
 }
 
 fn views_of(answers: Vec<NodeAnswer>) -> Vec<NodeView> {
@@ -410,6 +421,11 @@ impl JobLedger for RedisJob {
         let arguments = (conclusion.state.as_str(), &conclusion.reason);
         let (state, reason) = self.run(&scripts::CONCLUDE, &[Key::Job], arguments).await?;
         Ok(Conclusion { state, reason })
+    }
+
+    async fn note_obstacle(&self, obstacle: Option<(ObstacleKind, &str)>) -> Result<(), LedgerError> {
+        let (kind, reason) = obstacle.map_or(("", ""), |(kind, reason)| (kind.as_str(), reason));
+        self.run(&scripts::NOTE_OBSTACLE, &[Key::Job], (kind, reason)).await
     }
 
     async fn lease(&self, duty: Duty, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {

@@ -7,7 +7,7 @@
 //!
 //! | key | type | holds |
 //! |---|---|---|
-//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `descriptors` (the sum of their fingerprints), `planned` (0, 1), `plan_end`, the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `moved_us`, when an outcome came last, or a node where there was none; `conclusion`, its `reason`, and when that was decided, `concluded_us`. A job is there when this key is |
+//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `descriptors` (the sum of their fingerprints), `planned` (0, 1), `plan_end`, the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `moved_us`, when an outcome came last, or a node where there was none; `conclusion`, its `reason`, and when that was decided, `concluded_us`; `obstacle`, what keeps the job from going on, with `obstacle_reason`, and `obstacle_us`, since when. A job is there when this key is |
 //! | `prs:{<job>}:ended` | string | one bit a mini-batch: its outcome is known |
 //! | `prs:{<job>}:segments` | list | committed segments in their order, each packed: key, size, duplicates |
 //! | `prs:{<job>}:segment_keys` | hash | position of a segment in the list, by key |

@@ -58,6 +58,7 @@ scripts! {
     LEAVE = "leave";
     NODES = "nodes";
     CONCLUDE = "conclude";
+    NOTE_OBSTACLE = "note_obstacle";
     LEASE = "lease";
     RELEASE = "release";
     OFFER = "offer";

@@ -129,6 +129,7 @@ impl<'a> Looks<'a> {
         self.heard(LEDGER, away);
         let (state, mut status, _) = asked.ok()?;
         self.rates.apply(&mut status);
+        self.shown.standing.obstacle = WaitsFor::of(status.progress.obstacle.as_ref());
         // Workers serve the steps of a pipeline; it has no node itself.
         let is_served = status.nodes > 0 || self.record.pipeline.is_some();
         if is_served || state.is_final() {

@@ -166,6 +166,7 @@ impl JobHome for FleetHome {
         };
         match ask(&*ledger, &record, parts).await {
             Ok((state, status, found)) if !state.is_final() => {
+                standing.obstacle = WaitsFor::of(status.progress.obstacle.as_ref());
                 // Workers serve the steps of a pipeline; it has no node itself.
                 if status.nodes == 0 && record.pipeline.is_none() {
                     standing.workers = workers(&*ledger, &record).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use prs_common::ledger::{
     Begin, Checkpoint, Conclusion, Duty, JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind,
-    NodeReport, Signal, Verdict,
+    NodeReport, ObstacleKind, Signal, Verdict,
 };
 use prs_common::timestamp::now_us;
 
@@ -308,6 +308,28 @@ pub(super) async fn first_conclusion_has_its_date(ledger: &dyn Ledger) {
     }))
     .await;
     assert!(answers[0].is_some() && answers.iter().all(|date| *date == answers[0]), "{answers:?}");
+}
+
+pub(super) async fn obstacle_lasts_from_its_first_note(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "obstacle").await;
+    let noted = async || job.progress().await.unwrap().obstacle;
+    assert_eq!(noted().await, None);
+    job.note_obstacle(Some((ObstacleKind::Broker, "refused"))).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    job.note_obstacle(Some((ObstacleKind::Broker, "no answer"))).await.unwrap();
+    let obstacle = noted().await.expect("it is noted");
+    assert_eq!((obstacle.kind, &*obstacle.reason), (ObstacleKind::Broker, "no answer"));
+    assert!(obstacle.lasts >= Duration::from_millis(20), "{obstacle:?}");
+    // One of another kind begins anew.
+    job.note_obstacle(Some((ObstacleKind::Watch, "no room"))).await.unwrap();
+    let other = noted().await.expect("it is noted");
+    assert_eq!((other.kind, &*other.reason), (ObstacleKind::Watch, "no room"));
+    assert_eq!(
+        job.look(&[]).await.unwrap().progress.obstacle.map(|seen| seen.kind),
+        Some(ObstacleKind::Watch)
+    );
+    job.note_obstacle(None).await.unwrap();
+    assert_eq!(noted().await, None);
 }
 
 pub(super) async fn conclusion_of_a_completed_job_stops_nobody(ledger: &dyn Ledger) {

@@ -41,6 +41,7 @@ macro_rules! __ledger_cases {
                 conclusion_reaches_every_node
                 first_conclusion_is_remembered
                 first_conclusion_has_its_date
+                obstacle_lasts_from_its_first_note
                 conclusion_of_a_completed_job_stops_nobody
                 state_tells_the_nodes_what_to_do
             }
