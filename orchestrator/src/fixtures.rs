@@ -13,7 +13,7 @@ use prs_common::layout;
 use prs_common::ledger::{
     Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, FailedTry, Heard, JobLedger,
     JobProgress, JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport,
-    NodeView, NotedTries, ObstacleKind, OfferedCopy, OpenCopy, Seats, Signal, TryLimits, Verdict,
+    NodeView, NotedTries, ObstacleKind, OfferedCopy, OpenCopy, Seats, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
