@@ -14,6 +14,9 @@ use url::Url;
 use super::cors::{self, Origin};
 use crate::problem::{Kind, Problem};
 
+/// Addresses that tell nothing, and are asked by what calls the server by its address, or nothing.
+const OF_PROBES: [&str; 2] = ["/livez", "/readyz"];
+
 /// The names that the server answers to.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts {
@@ -37,8 +40,14 @@ impl Hosts {
         Self { known, origin: url.map(|url| url.origin().ascii_serialization()), others: others.to_vec() }
     }
 
-    /// Refuses a request to a name that is not known.
+    /// Refuses a request to a name that is not known, or to more than one.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        if headers.get_all(HOST).iter().count() > 1 {
+            return Err(Problem::new(Kind::BAD_REQUEST, "The request names more than one host."));
+        }
+        if OF_PROBES.contains(&uri.path()) {
+            return Ok(());
+        }
         let of_header = || headers.get(HOST).and_then(|host| host.to_str().ok());
         let named = uri.authority().map(Authority::as_str).or_else(of_header);
         let Some(named) = named else {
@@ -135,6 +144,19 @@ mod tests {
             assert_eq!(found.is_ok(), expected, "{host}");
         }
         assert!(hosts.check(&Uri::from_static("/jobs"), &HeaderMap::new()).is_err());
+        let mut two = headers(&[("host", "localhost")]);
+        two.append(HOST, "localhost".parse().unwrap());
+        for path in ["/jobs", "/livez"] {
+            let refused = hosts.check(&Uri::from_static(path), &two).unwrap_err();
+            assert_eq!(refused.kind.status, 400, "{path}");
+        }
+        for (path, expected) in
+            [("/livez", true), ("/readyz?verbose", true), ("/livez/x", false), ("/", false)]
+        {
+            for given in [headers(&[("host", "evil.example.org")]), HeaderMap::new()] {
+                assert_eq!(hosts.check(&Uri::from_static(path), &given).is_ok(), expected, "{path}");
+            }
+        }
         // HTTP/2 names the host in the address.
         let uri = Uri::from_static("http://evil.example.org/jobs");
         assert!(hosts.check(&uri, &headers(&[("host", "localhost")])).is_err());

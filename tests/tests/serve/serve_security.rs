@@ -376,7 +376,9 @@ fn a_socket_is_for_the_user_of_its_server_alone() {
     };
     assert_eq!(ask("/livez", "localhost"), "200");
     assert_eq!(ask("/api/v1/jobs", "localhost"), "401", "a secret is needed here, too");
-    assert_eq!(ask("/livez", "evil.example.org"), "421");
+    assert_eq!(ask("/api/v1/jobs", "evil.example.org"), "421");
+    assert_eq!(ask("/livez", "10.0.0.7:8470"), "200", "a probe asks by the address");
+    assert_eq!(ask("/livez", "localhost\r\nHost: localhost"), "400");
     let second = job.command(&["serve", "--listen", &listen]);
     second.expect_code(2);
     assert!(second.stderr.contains("another program listens there"), "{}", second.stderr);
