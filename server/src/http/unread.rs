@@ -1,5 +1,7 @@
 //! What of the body of a request nobody read, as of one that was refused. A little is read and thrown away, so that the connection
-//! serves the next request; where more is to come, the connection ends with the answer, which says so.
+//! serves the next request; where more is to come, the connection ends with the answer, which says so. A connection of HTTP/2 goes
+//! on, and the little is read all the same: an answer before the end of a body resets its stream, and there are clients that lose
+//! the answer then.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,16 +26,22 @@ pub(crate) struct Unread {
     rest: Arc<Mutex<Option<Body>>>,
     /// Whether the client waits for a word before it sends anything, which nothing is to be read for.
     is_held_back: bool,
+    /// Whether the connection goes on whatever becomes of the body.
+    goes_on: bool,
 }
 
 impl Unread {
-    /// Watches over the body of `request`; nothing where it has none, or where the connection goes on whatever becomes of it.
+    /// Watches over the body of `request`; nothing where it has none.
     pub(crate) fn of(request: Request) -> (Request, Option<Self>) {
-        if request.version() >= Version::HTTP_2 || request.body().is_end_stream() {
+        if request.body().is_end_stream() {
             return (request, None);
         }
         let rest = Arc::new(Mutex::new(None));
-        let unread = Self { rest: Arc::clone(&rest), is_held_back: request.headers().contains_key(EXPECT) };
+        let unread = Self {
+            rest: Arc::clone(&rest),
+            is_held_back: request.headers().contains_key(EXPECT),
+            goes_on: request.version() >= Version::HTTP_2,
+        };
         (request.map(|body| Body::new(Watched { body: Some(body), rest })), Some(unread))
     }
 
@@ -41,7 +49,7 @@ impl Unread {
     pub(crate) async fn told<B>(self, response: &mut Response<B>) {
         let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(rest) = rest else { return };
-        if self.is_held_back || !is_read(rest).await {
+        if (self.is_held_back || !is_read(rest).await) && !self.goes_on {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
@@ -107,6 +115,8 @@ impl Drop for Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use axum::body::to_bytes;
     use futures_util::stream;
 
@@ -155,9 +165,19 @@ mod tests {
         let mut held_back = request(Body::from("a body"));
         held_back.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
         assert_eq!(said(held_back, refuses).await, close, "one that the client holds back");
-        let mut of_http_2 = request(pieces(20, false));
-        *of_http_2.version_mut() = Version::HTTP_2;
-        assert_eq!(said(of_http_2, refuses).await, None);
+        for count in [3, 20] {
+            let came = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&came);
+            let counts = move |piece| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, axum::Error>(piece)
+            };
+            let pieces = stream::iter((0..count).map(|_| Bytes::from(vec![0; 64 << 10]))).map(counts);
+            let mut of_http_2 = request(Body::from_stream(pieces));
+            *of_http_2.version_mut() = Version::HTTP_2;
+            assert_eq!(said(of_http_2, refuses).await, None);
+            assert_eq!(came.load(Ordering::Relaxed), count.min(5), "a little is read all the same");
+        }
     }
 
     #[tokio::test]
