@@ -103,7 +103,9 @@ pub async fn resolve(text: &str, whereabouts: &Whereabouts) -> Result<String, Fa
         let what = if text == FAILED { "that failed" } else { "yet" };
         Failure::not_found(format!("there is no job {what}; prs list shows the jobs there are"))
     })?;
-    whereabouts.caller.note(&format_args!("{text} is {found}"));
+    if text != found {
+        whereabouts.caller.note(&format_args!("{text} is {found}"));
+    }
     Ok(found)
 }
 

@@ -95,10 +95,12 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
         "mini-batches",
         format!("{} scheduled, {} succeeded, {} failed", counts.scheduled, counts.succeeded, counts.failed),
     ));
-    rows.push((
-        "items",
-        format!("{} total, {} succeeded, {} failed", items.total, items.succeeded, items.failed),
-    ));
+    // Items are counted where mini-batches end.
+    if items.total > 0 || counts.scheduled == 0 {
+        let counted =
+            format!("{} total, {} succeeded, {} failed", items.total, items.succeeded, items.failed);
+        rows.push(("items", counted));
+    }
     rows.extend(words::listed(result).map(|listed| ("missing", listed)));
     rows.extend(words::tries(findings.tries).map(|tries| ("tries", tries)));
     rows.extend(findings.surplus.iter().map(|surplus| ("note", words::surplus(surplus))));

@@ -111,7 +111,9 @@ fn counts(status: &Status) -> Vec<Part> {
         parts.push(Part::ranked(1, format!("{items}/{}{more} items", checkpoint.items)));
     }
     parts.push(Part::ranked(2, rate(status.items_per_second, "items")));
-    let left = status.eta_seconds.map(|seconds| format!("{} left", in_whole_seconds(seconds)));
+    // The last mini-batch may hang.
+    let left = status.eta_seconds.filter(|seconds| *seconds >= 1.0);
+    let left = left.map(|seconds| format!("{} left", in_whole_seconds(seconds)));
     parts.extend(left.map(|left| Part::ranked(3, left)));
     parts
 }
