@@ -54,7 +54,17 @@ pub struct OutputExists(pub String);
 #[error("{0}")]
 pub struct OutputAway(pub String);
 
+/// Another program works on the job.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AtWork(pub String);
+
 impl Failure {
+    /// Another program works on the job.
+    pub(crate) fn at_work(message: impl fmt::Display) -> Self {
+        Self::usage(AtWork(message.to_string()))
+    }
+
     /// The place that the output of a job is to go to does not answer.
     pub(crate) fn output_away(message: impl fmt::Display) -> Self {
         Self::server(OutputAway(message.to_string()))
@@ -118,7 +128,8 @@ impl Failure {
     /// The same failure, with what else there is to know.
     #[must_use]
     pub fn and(self, more: impl fmt::Display) -> Self {
-        Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
+        let message = format!("{self}; {more}");
+        self.in_words(message)
     }
 
     /// The same failure, with `what` it is of in front.
@@ -134,12 +145,19 @@ impl Failure {
         if self.job_file().is_some() || !message.contains(&folder) {
             return self;
         }
-        let message = message.replace(&format!("{folder}/"), "").replace(&folder, ".");
+        self.in_words(message.replace(&format!("{folder}/"), "").replace(&folder, "."))
+    }
+
+    /// The same failure, told in these words.
+    fn in_words(self, message: String) -> Self {
         if self.cause::<OutputExists>().is_some() {
             return Self::output_exists(message);
         }
         if self.cause::<OutputAway>().is_some() {
             return Self::output_away(message);
+        }
+        if self.cause::<AtWork>().is_some() {
+            return Self::at_work(message);
         }
         Self { error: anyhow::anyhow!("{message}"), ..self }
     }
@@ -251,6 +269,13 @@ mod tests {
         let queue = QueueError { kind: QueueErrorKind::NotServed, name, message };
         assert_eq!(Failure::from(ConnectError::Broker(queue)).server_fault(), fault("broker", true));
         assert_eq!(Failure::wrong("no").server_fault(), None);
+    }
+
+    #[test]
+    fn a_job_that_is_at_work_is_known_whatever_else_is_said_of_it() {
+        let failure = Failure::at_work("/runs/a is in use").and("try later").without(Path::new("/runs"));
+        assert_eq!(failure.to_string(), "a is in use; try later");
+        assert!(failure.cause::<AtWork>().is_some() && failure.is_usage());
     }
 
     #[test]

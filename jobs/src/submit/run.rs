@@ -311,7 +311,7 @@ async fn run_here(new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
     };
     let folder = make_folder(&folder)?;
     let _lock = run_folder::lock(&folder)?
-        .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
+        .ok_or_else(|| Failure::at_work(format!("{} is in use by another run", folder.display())))?;
     let _claim = match elsewhere {
         Some(claim) => claim,
         None => claim(&run_folder::output(&folder, &record))?,

@@ -420,8 +420,17 @@ fn a_fleet_gets_jobs_that_are_handed_in_and_a_retry_finishes_a_killed_submission
     assert_eq!(ended(&web, &id)["state"], "failed");
     let fixed = form(&[("code", Some("code.tar.gz"), &tar_gz(&[("main.py", FAILS)]))]);
     let resume = format!("/api/v1/jobs/{id}/resume");
-    assert_eq!(post(&web, &resume, &[FORM], &fixed).json(202)["incarnation"], 2);
-    assert_eq!(ended(&web, &id)["state"], "completed");
+    // Of several at once one begins the start.
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..5).map(|_| scope.spawn(|| post(&web, &resume, &[FORM], &fixed))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    let said: Vec<_> = answers.iter().map(Answer::text).collect();
+    assert_eq!(statuses, [202, 409, 409, 409, 409], "{said:#?}");
+    let completed = ended(&web, &id);
+    assert_eq!((&completed["state"], &completed["incarnation"]), (&json!("completed"), &json!(2)));
     drop(worker);
 }
 

@@ -21,7 +21,7 @@ use super::program::Program;
 use super::staging::{SENT, STAGING, Staging, code_in};
 use crate::blobs::{BlobError, Blobs, Listed};
 use crate::endpoints;
-use crate::failure::Failure;
+use crate::failure::{AtWork, Failure};
 use crate::homes::{self, Home, Whereabouts, registry, run_folder};
 use crate::idempotency::{Begun, Held, Requests};
 use crate::submit::code_choice::{Changes, CodeChoice};
@@ -495,11 +495,15 @@ impl Desk {
             let code = came.map(Staging::code);
             let resumed =
                 kept(held, Box::pin(self.resume_on(id, &set, code.as_deref(), only_group.as_deref()))).await;
-            resumed.map_err(|failure| match &staging {
-                Some(staging) => failure.without(staging.path()),
-                None => failure,
-            })?;
-            return Ok(Resumed::GoesOn);
+            return match resumed {
+                Ok(()) => Ok(Resumed::GoesOn),
+                // Another request was first.
+                Err(failure) if failure.cause::<AtWork>().is_some() => Ok(Resumed::IsActive),
+                Err(failure) => Err(match &staging {
+                    Some(staging) => failure.without(staging.path()),
+                    None => failure,
+                }),
+            };
         }
         let folder = folder_of(&home)?.to_owned();
         // Beside what came before, which a former start is known by. Another request may be here at the same moment.
@@ -519,7 +523,7 @@ impl Desk {
                 let _ = remove_tree(&code);
             }
             // Another request was first.
-            if run_folder::is_locked(&order.folder) {
+            if failure.cause::<AtWork>().is_some() || run_folder::is_locked(&order.folder) {
                 return Ok(Resumed::IsActive);
             }
             return Err(failure.without(&code).without(&order.folder));

@@ -14,7 +14,7 @@ use prs_common::tree;
 use serde::{Deserialize, Serialize};
 
 use super::staging::{SENT, code_in};
-use crate::failure::{Failure, FailureKind, OutputAway, OutputExists};
+use crate::failure::{AtWork, Failure, FailureKind, OutputAway, OutputExists};
 use crate::homes::{Whereabouts, run_folder};
 use crate::submit::code_choice::{Changes, CodeChoice};
 use crate::submit::{self, Sent, Start};
@@ -91,6 +91,8 @@ pub enum Word {
 const OUTPUT_EXISTS: &str = "output_exists";
 /// The kind of a refusal of a job whose output cannot be delivered, for the place is away.
 const OUTPUT_AWAY: &str = "output_away";
+/// The kind of a refusal to go on with a job that another program works on.
+const AT_WORK: &str = "at_work";
 
 /// Why a job is refused.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,6 +110,7 @@ impl From<&Failure> for Refusal {
         let problem = |one: &Problem| (one.key.clone(), one.line, one.message.clone());
         let kind = match failure.kind {
             FailureKind::Usage if failure.cause::<OutputExists>().is_some() => OUTPUT_EXISTS,
+            FailureKind::Usage if failure.cause::<AtWork>().is_some() => AT_WORK,
             FailureKind::Usage => "usage",
             FailureKind::NotFound => "not_found",
             FailureKind::CannotConnect if failure.cause::<OutputAway>().is_some() => OUTPUT_AWAY,
@@ -135,6 +138,7 @@ impl From<Refusal> for Failure {
         match &*kind {
             OUTPUT_EXISTS => Self::output_exists(message),
             OUTPUT_AWAY => Self::output_away(message),
+            AT_WORK => Self::at_work(message),
             "usage" => Self::wrong(message),
             "not_found" => Self::not_found(message),
             "cannot_connect" => Self::server(anyhow::anyhow!(message)),

@@ -62,10 +62,12 @@ pub(crate) async fn begin(record: &mut JobRecord, storage: &dyn Storage) -> Resu
     };
     let (noun, id) = (record.noun(), &record.job_id);
     let told = match JobRecord::read(storage).await {
-        Ok(found) if found.incarnation >= record.incarnation => format!(
-            "another resume of {noun} {id} began at this moment, its start {}; prs stream {id} follows it",
-            found.incarnation
-        ),
+        Ok(found) if found.incarnation >= record.incarnation => {
+            return Err(Failure::at_work(format!(
+                "another resume of {noun} {id} began at this moment, its start {}; prs stream {id} follows it",
+                found.incarnation
+            )));
+        }
         Ok(_) => format!("{noun} {id} has ended, or was changed, at this moment; prs status {id} shows it"),
         Err(JobRecordError::Absent { .. }) => format!("{noun} {id} was removed at this moment"),
         Err(_) => return Err(error).context("cannot store the job").map_err(Failure::server),
@@ -84,7 +86,7 @@ async fn refuse_at_work(job: &JobContext, record: &JobRecord) -> Result<(), Fail
         && let Some(doing) = is_at_work(job).await.map_err(Failure::server)?
     {
         let id = &record.job_id;
-        return Err(Failure::wrong(format!("job {id} is {doing}; prs stream {id} follows it")));
+        return Err(Failure::at_work(format!("job {id} is {doing}; prs stream {id} follows it")));
     }
     Ok(())
 }

@@ -227,7 +227,7 @@ async fn submit_here(
     }
     let folder = make_folder(&folder)?;
     let _lock = run_folder::lock(&folder)?
-        .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
+        .ok_or_else(|| Failure::at_work(format!("{} is in use by another run", folder.display())))?;
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
     if !start.is_picked {
