@@ -342,6 +342,14 @@ pub static JOB: Section = Section {
             .set(ANY)
             .means("mini-batches that one process has under way at once, where `run` is an `async def`, or the script streams")
             .more("entry-script.md#several-mini-batches-at-once"),
+        optional("max_mini_batches_per_process", COUNT, "any number").keeps_output()
+            .set(ANY)
+            .means("mini-batches that one process runs; then a fresh one takes its place, for scripts that leak memory")
+            .more("entry-script.md#scripts-that-leak"),
+        optional("max_memory_per_process", Takes::Size, "any").keeps_output()
+            .set(ANY)
+            .means("memory of its own that one process may have between two mini-batches, in units of 1024; with as much, a fresh one takes its place")
+            .more("entry-script.md#scripts-that-leak"),
         with_default("run_invocation_timeout", SECONDS, "60").keeps_output()
             .set(ANY)
             .argument(Argument::Given)

@@ -99,6 +99,13 @@ pub struct JobSpec {
     /// [`JobSpec::CONCURRENCY`] (E17).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
+    /// Mini-batches that one process runs, at least 1; then a fresh one takes its place. `None` is any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_mini_batches_per_process: Option<u64>,
+    /// Anonymous memory that one process may have between mini-batches, bytes, at least 1; with as much, a fresh one takes its
+    /// place. `None` is any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_per_process: Option<u64>,
     /// Seconds one call of `run` may take, at least 1 (S4).
     pub run_invocation_timeout: u64,
     /// Tries of a mini-batch that may fail in the user's code, at least 1 (S3).

@@ -38,6 +38,8 @@ pub enum Takes {
     Boolean,
     /// A time with its unit; seconds in `job.json`.
     Time,
+    /// Bytes, with or without a unit; bytes in `job.json`.
+    Size,
     /// What code of its own reads, in words.
     Own(&'static str),
     /// Nothing yet, and what to do instead.
@@ -60,6 +62,9 @@ impl fmt::Display for Takes {
             Self::Words(words) => write!(f, "one of {}", words.join(", ")),
             Self::Boolean => f.write_str("one of true, false"),
             Self::Time => f.write_str("a whole number of hours or days, at least 1h, such as 12h or 30d"),
+            Self::Size => f.write_str(
+                "bytes, at least 1, as a whole number with KB, MB, GB or nothing after it, such as 4GB",
+            ),
             Self::NotYet(_) => f.write_str("nothing: it is not supported yet"),
         }
     }
@@ -99,6 +104,11 @@ impl Takes {
             Self::Time => {
                 seconds(trimmed).map(Json::from).ok_or_else(|| format!("{given} is not a time: give {self}"))
             }
+            Self::Size => match size(trimmed) {
+                Ok(bytes) => Ok(bytes.into()),
+                Err(NoSize::OutOfRange) => Err(out_of_range()),
+                Err(NoSize::Other) => Err(format!("{given} is not a size: give {self}")),
+            },
             Self::NotYet(remedy) if asks_for_something(node) => Err(format!("not supported yet: {remedy}")),
             Self::Own(_) | Self::NotYet(_) => Ok(Json::Null),
         }
@@ -111,9 +121,44 @@ impl Takes {
             (_, Json::Array(items)) if items.is_empty() => None,
             (_, Json::Object(entries)) if entries.is_empty() => None,
             (Self::Time, seconds) => Some(format!("{}h", seconds.as_u64()? / 3_600).into()),
+            (Self::Size, bytes) => Some(size_text(bytes.as_u64()?).into()),
             (_, value) => Some(value.clone()),
         }
     }
+}
+
+/// Units of sizes, the largest first.
+const SIZES: [(&str, u64); 3] = [("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)];
+
+/// Why a text is no size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoSize {
+    /// Nobody can have so many bytes, or they are none.
+    OutOfRange,
+    /// It is something else.
+    Other,
+}
+
+/// The bytes of a size, a whole number with a unit of 1024 or none.
+pub(super) fn size(text: &str) -> Result<u64, NoSize> {
+    let split = text.len().checked_sub(2).and_then(|at| text.split_at_checked(at));
+    let with_unit = split.and_then(|(digits, unit)| {
+        let (_, bytes) = SIZES.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
+        Some((digits, *bytes))
+    });
+    let (digits, unit) = with_unit.unwrap_or((text, 1));
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NoSize::Other);
+    }
+    // JSON numbers and file offsets are signed.
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|&bytes| bytes >= 1 && i64::try_from(bytes).is_ok()).ok_or(NoSize::OutOfRange)
+}
+
+/// A size as a job file has it, in the largest unit that it is whole in.
+fn size_text(bytes: u64) -> String {
+    let unit = SIZES.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
 fn seconds(text: &str) -> Option<u64> {

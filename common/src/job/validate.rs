@@ -19,7 +19,7 @@ use super::pipeline::{in_bucket, refused};
 use super::reader::Reader;
 use super::references::{Reference, no_side_input, resolve_references};
 use super::spec::{JobSpec, MiniBatchSize};
-use super::takes::{INT_MAX, Takes};
+use super::takes::{INT_MAX, NoSize, Takes, size};
 use super::yaml::{Node, Value};
 use super::{
     RunsOn, arguments, built_in, environment, fence, inputs, mlflow, model, near_path, output_format,
@@ -273,19 +273,11 @@ fn mini_batch_size(given: &Node, kind: Option<InputKind>) -> Result<MiniBatchSiz
         }
         None => "give the number of files in a mini-batch, or for tabular inputs bytes, such as 10MB",
     };
-    let (digits, unit) = match text.len().checked_sub(2).and_then(|at| text.split_at_checked(at)) {
-        Some((digits, unit)) if unit.eq_ignore_ascii_case("kb") => (digits, 1 << 10),
-        Some((digits, unit)) if unit.eq_ignore_ascii_case("mb") => (digits, 1 << 20),
-        Some((digits, unit)) if unit.eq_ignore_ascii_case("gb") => (digits, 1 << 30),
-        _ => (text, 1_u64),
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{} is not a size: {expected}", given.describe()));
+    match size(text) {
+        Ok(bytes) => Ok(MiniBatchSize::Bytes(bytes)),
+        Err(NoSize::OutOfRange) => Err(format!("{} is out of range: {expected}", given.describe())),
+        Err(NoSize::Other) => Err(format!("{} is not a size: {expected}", given.describe())),
     }
-    // JSON numbers and file offsets are signed.
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    let bytes = bytes.filter(|&bytes| bytes >= 1 && i64::try_from(bytes).is_ok());
-    bytes.map(MiniBatchSize::Bytes).ok_or_else(|| format!("{} is out of range: {expected}", given.describe()))
 }
 
 /// Where the output is: a folder of this machine, or one of a bucket.

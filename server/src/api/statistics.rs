@@ -161,8 +161,8 @@ pub(crate) struct LastExit {
     at: String,
     /// What it returned, the negative number of the signal where one ended it.
     returncode: i32,
-    /// Why its node ended it: `run_timeout`, `load_timeout`, `init_timeout`, `memory`, `protocol`, `superseded`, `replaced` or
-    /// `not_needed`; `init_failed` where it could not use the script. Null where it ended by itself.
+    /// Why its node ended it: `run_timeout`, `load_timeout`, `init_timeout`, `memory`, `protocol`, `superseded`, `replaced`,
+    /// `used_up` or `not_needed`; `init_failed` where it could not use the script. Null where it ended by itself.
     killed_for: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Tries of a mini-batch: what makes one fail, how often it is made, what the reports say of it (spec E7, E10, S3-S5, S11).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use prs_tests::harness::{Job, parse_csv};
@@ -434,5 +434,40 @@ fn a_socket_that_a_script_covers_or_fills_is_a_broken_process_by_that_reason() {
             message.contains("because its socket to prs is broken") && message.contains(said),
             "{message}"
         );
+    }
+}
+
+#[test]
+fn a_process_that_has_had_what_the_job_allows_makes_room_for_a_fresh_one() {
+    let script = "
+import os
+from marks import mark
+hoard = []
+def init():
+    mark('init', os.getpid())
+def run(mini_batch):
+    hoard.append(b'x' * (8 << 20))
+    return [os.getpid()]
+";
+    for (key, most, processes, each) in [
+        ("max_mini_batches_per_process", json!(5), 4..=4, 1..=5),
+        ("max_memory_per_process", json!("60MB"), 3..=19, 1..=8),
+    ] {
+        let job =
+            Job::new(script).with_files(20).with("mini_batch_size", 1).with("process_count_per_node", 1);
+        let job = job.with(key, most);
+        let printed = job.has_completed(&job.submit());
+        assert_eq!(printed["mini_batches"], json!({ "scheduled": 20, "succeeded": 20, "failed": 0 }));
+        let mut ran: BTreeMap<String, usize> = BTreeMap::new();
+        for pid in job.run().rows() {
+            *ran.entry(pid).or_default() += 1;
+        }
+        assert!(
+            processes.contains(&ran.len()) && ran.values().all(|count| each.contains(count)),
+            "{key}: {ran:?}"
+        );
+        // None is started that has nothing to do, and no try is lost.
+        assert_eq!(job.marks("init").len(), ran.len(), "{key}");
+        assert_eq!(job.run().tries().len(), 20, "{key}");
     }
 }

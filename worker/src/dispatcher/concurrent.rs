@@ -59,7 +59,11 @@ impl Running {
 
     /// How many more it may have under way now, in company.
     fn open_lanes(&self) -> usize {
-        if self.takes_company() { self.concurrency().saturating_sub(self.in_hand.len()) } else { 0 }
+        if self.takes_company() {
+            self.concurrency().saturating_sub(self.in_hand.len()).min(self.spare())
+        } else {
+            0
+        }
     }
 
     /// Whether it may have one more under way now, in company.
@@ -153,6 +157,7 @@ impl Dispatcher<'_> {
             let (at_hand, waiting) = (running.in_hand.len(), self.pending.len());
             let lanes = running.concurrency();
             let mut count = batch_size::more_at_once(running.cost, at_hand, waiting, sharing, room, lanes);
+            count = count.min(running.spare());
             if suspects_wait {
                 // A lane stays open for them, and nothing waits for it.
                 count = count.min(running.open_lanes().saturating_sub(1));

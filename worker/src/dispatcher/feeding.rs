@@ -101,6 +101,7 @@ impl Dispatcher<'_> {
         if self.ending.is_some() || self.with.backlog.bytes() > LARGEST_BACKLOG {
             return;
         }
+        self.replace_used_up();
         if running(&self.slots).any(Running::is_concurrent) {
             self.feed_concurrent(self.room());
         } else {
@@ -141,7 +142,8 @@ impl Dispatcher<'_> {
                     continue;
                 }
                 let (at_hand, waiting) = (running.in_hand.len(), self.pending.len());
-                let count = batch_size::more(running.cost, at_hand, waiting, sharing, room);
+                let count =
+                    batch_size::more(running.cost, at_hand, waiting, sharing, room).min(running.spare());
                 if count > 0 {
                     room = room.saturating_sub(running.cost.map_or(0, |cost| cost.rows * count));
                     running.give(self.pending.drain(..count));

@@ -33,7 +33,7 @@ impl Largest {
     /// Why its mini-batch has failed, or its `init()`.
     pub(super) fn explain(self, stage: Stage, during: &str) -> ErrorInfo {
         let message = format!(
-            "the process was killed {during}: it was the largest, with {self} (smaller mini-batches, a smaller process_count_per_node or a higher limit helps)"
+            "the process was killed {during}: it was the largest, with {self} (smaller mini-batches, a smaller process_count_per_node or a higher limit helps; where the script leaks, max_memory_per_process or max_mini_batches_per_process)"
         );
         ErrorInfo::new(stage, "OutOfMemory", message)
     }

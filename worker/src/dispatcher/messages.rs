@@ -125,5 +125,6 @@ impl Dispatcher<'_> {
             self.recent.count += count;
         }
         self.replace_broken(position);
+        self.look_at_memory_of(position);
     }
 }

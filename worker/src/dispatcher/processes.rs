@@ -114,6 +114,8 @@ impl Dispatcher<'_> {
             init_failed: false,
             hang: Hang::No,
             python: String::new(),
+            allotted: self.launch.job.spec.max_mini_batches_per_process.unwrap_or(u64::MAX),
+            is_used_up: false,
             replaced_at: None,
             said_bye: None,
         });
@@ -197,7 +199,8 @@ impl Dispatcher<'_> {
         }
         self.note_exit(&running, returncode);
         self.slots[position].next = why_next(&running, returncode);
-        self.slots[position].replaced = running.replaced_at.map(|_| running.number);
+        self.slots[position].replaced =
+            running.replaced_at.filter(|_| !running.is_used_up).map(|_| running.number);
         self.slots[position].hung = false;
         if running.killed == Some(Kill::InitTimeout) && self.ending.is_none() {
             self.hung(position, &running);
@@ -254,7 +257,7 @@ pub(super) fn no_outcome(late: Duration) -> String {
 fn why_next(ended: &Running, returncode: i32) -> StartReason {
     let timed_out = matches!(ended.killed, Some(Kill::RunTimeout | Kill::LoadTimeout | Kill::InitTimeout));
     if ended.replaced_at.is_some() && !timed_out {
-        return StartReason::Replaced;
+        return if ended.is_used_up { StartReason::UsedUp } else { StartReason::Replaced };
     }
     StartReason::after(ended.init_failed, timed_out, ended.killed.is_some(), returncode)
 }

@@ -13,6 +13,7 @@ use crate::commit::outcome::Ready;
 use crate::dispatcher::placing::{Availability, Candidate, Place, WaitingTry};
 use crate::dispatcher::slot::{Hang, Kill, Running, Slot, Stage, running, running_mut};
 use crate::dispatcher::suspects::Ask;
+use crate::perf::family::memory_of;
 
 /// Suspects that are looked at for one that a process has room for.
 const LOOKED_AT: usize = 64;
@@ -139,6 +140,51 @@ impl Dispatcher<'_> {
         {
             self.replacements.count(Instant::now(), true);
             self.replace(position, "mini-batches failed in it one after the other, and others succeed");
+        }
+    }
+
+    /// Gives a process nothing more that has as much memory as the job allows one.
+    pub(super) fn look_at_memory_of(&mut self, position: usize) {
+        let Some(most) = self.launch.job.spec.max_memory_per_process else { return };
+        let Some(running) = &mut self.slots[position].running else { return };
+        if running.stage != Stage::Ready || running.spare() == 0 {
+            return;
+        }
+        let memory = memory_of(running.process.pid);
+        if memory >= most {
+            running.allotted = 0;
+            let [memory, most] = [memory, most].map(|bytes| bytes >> 20);
+            self.with.main_log.line(format_args!(
+                "{} has {memory} MiB of memory; max_memory_per_process is {most} MiB",
+                running.who.name
+            ));
+            let back = running.take_back();
+            for ready in back.into_iter().rev() {
+                self.hand_on(ready);
+            }
+        }
+    }
+
+    /// Ends processes that have had what the job allows one, where there is work for fresh ones.
+    pub(super) fn replace_used_up(&mut self) {
+        if self.pending.is_empty()
+            && self.suspects.is_empty()
+            && self.cleared.is_empty()
+            && self.apart.count() == 0
+        {
+            return;
+        }
+        for position in 0..self.slots.len() {
+            let Some(running) = &mut self.slots[position].running else { continue };
+            let has_ended = running.in_hand.is_empty() && running.unacknowledged == 0;
+            if running.stage == Stage::Ready && has_ended && running.spare() == 0 {
+                running.is_used_up = true;
+                let why = match running.allotted {
+                    0 => "it has the memory that max_memory_per_process allows one".to_owned(),
+                    most => format!("it has run {most} mini-batches (max_mini_batches_per_process)"),
+                };
+                self.replace(position, &why);
+            }
         }
     }
 

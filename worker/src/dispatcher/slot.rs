@@ -150,6 +150,10 @@ pub(crate) struct Running {
     pub(crate) hang: Hang,
     /// Version of Python, once it has said so.
     pub(crate) python: String,
+    /// Mini-batches that it may run.
+    pub(crate) allotted: u64,
+    /// Whether it makes room because it has had what the job allows a process.
+    pub(crate) is_used_up: bool,
     /// When it was told to end, or ran something last, where it makes room for another process.
     pub(crate) replaced_at: Option<Instant>,
     /// When it said that `shutdown()` has returned.
@@ -164,7 +168,13 @@ impl Running {
 
     /// Whether it may be given mini-batches.
     pub(crate) fn takes_work(&self) -> bool {
-        self.stage == Stage::Ready && self.unacknowledged == 0
+        self.stage == Stage::Ready && self.unacknowledged == 0 && self.spare() > 0
+    }
+
+    /// Mini-batches that it may still be given.
+    pub(crate) fn spare(&self) -> usize {
+        let given = self.tries + self.in_hand.len() as u64;
+        self.allotted.saturating_sub(given).try_into().unwrap_or(usize::MAX)
     }
 
     /// Whether it may be given mini-batches and has none.

@@ -32,6 +32,7 @@ fn killed_for(running: &Running) -> &'static str {
         Some(Kill::Memory(_)) => "memory",
         Some(Kill::ProtocolViolation) => "protocol",
         _ if running.init_failed => "init_failed",
+        _ if running.is_used_up => "used_up",
         _ if running.replaced_at.is_some() => "replaced",
         Some(Kill::Stop) => "not_needed",
         Some(Kill::Superseded) => "superseded",

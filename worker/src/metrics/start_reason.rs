@@ -16,11 +16,20 @@ pub(crate) enum StartReason {
     Exited,
     /// The one before was told to make room, because mini-batches failed in it.
     Replaced,
+    /// The one before had run, or grown to, what the job allows a process.
+    UsedUp,
 }
 
 impl StartReason {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Start, Self::Exception, Self::Timeout, Self::Killed, Self::Exited, Self::Replaced];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Start,
+        Self::Exception,
+        Self::Timeout,
+        Self::Killed,
+        Self::Exited,
+        Self::Replaced,
+        Self::UsedUp,
+    ];
 
     /// The value of a label.
     pub(super) fn as_str(self) -> &'static str {
@@ -31,6 +40,7 @@ impl StartReason {
             Self::Killed => "killed",
             Self::Exited => "exited",
             Self::Replaced => "replaced",
+            Self::UsedUp => "used_up",
         }
     }
 

@@ -46,7 +46,8 @@ fn parent_and_cpu(stat: &str) -> Option<(u32, u64)> {
     Some((number(1)? as u32, (number(11)? + number(12)?) * 1000 / TICKS))
 }
 
-fn memory_of(id: u32) -> u64 {
+/// The memory of a process that is no file's, bytes; 0 of one that is gone.
+pub(crate) fn memory_of(id: u32) -> u64 {
     let status = read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let kilobytes = |name| number_of(&status, name).unwrap_or(0);
     (kilobytes("RssAnon:") + kilobytes("RssShmem:")) * 1024

@@ -8,7 +8,7 @@
 //! Looks have a thread of their own that nobody waits for: a file system or a driver that hangs costs looks, and not the
 //! end of a job.
 
-mod family;
+pub(crate) mod family;
 pub(crate) mod load;
 mod look;
 pub(crate) mod memory;

@@ -252,6 +252,8 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
         ("logging_level", "debug"),
         ("run_invocation_timeout", "9"),
         ("max_concurrency", "9"),
+        ("max_mini_batches_per_process", "90"),
+        ("max_memory_per_process", "1GB"),
         ("run_max_try", "1"),
         ("error_threshold", "3"),
         ("allowed_failed_count", "2"),

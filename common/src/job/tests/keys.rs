@@ -113,6 +113,10 @@ fn accepted_values() {
         ("arguments: [--amlbi_async_mode, 0]", json!(["--amlbi_async_mode", "0"])),
         ("arguments: [--amlbi_async_mode=True]", json!(["--amlbi_async_mode=True"])),
         ("max_concurrency: 50", json!(50)),
+        ("max_mini_batches_per_process: 1", json!(1)),
+        ("max_memory_per_process: 4GB", json!(4_u64 << 30)),
+        ("max_memory_per_process: '500mb'", json!(500 << 20)),
+        ("max_memory_per_process: 1048576", json!(1 << 20)),
         ("arguments: []", json!([])),
         ("allow_reuse: false", json!(false)),
         ("copy_logs_to_parent: True", json!(true)),
@@ -301,6 +305,20 @@ fn refused_items_are_named_by_their_place() {
         (
             "output_format: json_lines\noutput_action: summary_only",
             "output_format: summary_only writes no rows: remove it, or give output_action: append_row",
+        ),
+        (
+            "max_memory_per_process: 0",
+            "max_memory_per_process: 0 is out of range: give bytes, at least 1, as a whole number with KB, MB, GB or nothing \
+             after it, such as 4GB",
+        ),
+        (
+            "max_memory_per_process: 4 GiB",
+            "max_memory_per_process: \"4 GiB\" is not a size: give bytes, at least 1, as a whole number with KB, MB, GB or \
+             nothing after it, such as 4GB",
+        ),
+        (
+            "max_mini_batches_per_process: 0",
+            "max_mini_batches_per_process: 0 is out of range: give a whole number from 1 to 2147483647",
         ),
         (
             "max_concurrency: 1001",

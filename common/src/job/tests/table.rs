@@ -36,7 +36,7 @@ fn every_key_is_read() {
 fn every_setting_of_a_job_is_stored_under_the_name_of_its_key() {
     let project = Project::new();
     let spec =
-        project.load(&format!("{REQUIRED}keep: 1h\noutput_format: csv\nmax_concurrency: 4\n")).unwrap();
+        project.load(&format!("{REQUIRED}keep: 1h\noutput_format: csv\nmax_concurrency: 4\nmax_mini_batches_per_process: 9\nmax_memory_per_process: 1GB\n")).unwrap();
     let mut stored = JobSpec { notes: vec!["a note".to_owned()], ..spec }.stored();
     for key in ["failures_allowed", "notes", "origins"] {
         stored.remove(key).unwrap();

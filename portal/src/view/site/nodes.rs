@@ -378,6 +378,7 @@ fn ended(exit: &ProcessExit) -> Cell {
         ("protocol", _) => "killed: it broke the protocol".to_owned(),
         ("init_failed", _) => "init() or the import failed".to_owned(),
         ("replaced", _) => return Cell::Text("replaced after a failure".to_owned()),
+        ("used_up", _) => return Cell::Text("had what the job allows one".to_owned()),
         ("superseded", _) => return Cell::Text("another try was faster".to_owned()),
         ("not_needed", _) => return Cell::Text("not needed any more".to_owned()),
         ("", 0) => return Cell::Text("in order".to_owned()),
