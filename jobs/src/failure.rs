@@ -57,7 +57,7 @@ pub struct OutputAway(pub String);
 /// Another program works on the job.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct AtWork(pub String);
+pub(crate) struct AtWork(pub(crate) String);
 
 impl Failure {
     /// Another program works on the job.

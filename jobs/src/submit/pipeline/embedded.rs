@@ -181,7 +181,7 @@ async fn start(
     let plan = run.record.pipeline.as_ref().expect("the caller has the record of a pipeline");
     let step = plan.pipeline.steps[at].clone();
     let code = plan.codes.get(&step.name).cloned().unwrap_or_default();
-    run_step(run, storage, (&step, &views[at]), code, changed).await
+    Box::pin(run_step(run, storage, (&step, &views[at]), code, changed)).await
 }
 
 /// Runs a step to its end; one that is given what was `changed` fails.
