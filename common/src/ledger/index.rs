@@ -56,6 +56,23 @@ pub enum Noted {
     Found,
 }
 
+/// How far a program is that fills the index with the jobs of storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filling<'a> {
+    /// The program, which has the duty to keep the index.
+    pub owner: &'a str,
+    /// A name that no other filling has: what it has entered is lost with it.
+    pub name: &'a str,
+    /// Whether it begins.
+    pub begins: bool,
+    /// Jobs found.
+    pub found: u64,
+    /// Jobs there are.
+    pub total: u64,
+    /// Whether the index has all of them.
+    pub is_filled: bool,
+}
+
 /// What changed in the index.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexChanges {

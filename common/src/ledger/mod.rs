@@ -33,7 +33,7 @@ pub use copies::{OfferedCopy, OpenCopy, RunningTry};
 pub use embedded::EmbeddedLedger;
 pub use error::{LedgerError, LedgerErrorKind};
 pub use history::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
-pub use index::{EndKind, EndedJob, IndexChanges, IndexedJob, Noted};
+pub use index::{EndKind, EndedJob, Filling, IndexChanges, IndexedJob, Noted};
 pub use nodes::{
     IdleWorker, InitFailure, MOST_DETAIL, MOST_KILLED_FOR, MOST_LONGEST, MOST_PROCESSES, MOST_RUNNING,
     MOST_SEEN_ERRORS, NodeInfo, NodeLoad, NodeReport, NodeView, OF_MODEL, OF_SIDE_INPUT, PrintedLine,
@@ -203,15 +203,8 @@ pub trait Ledger: Debug + Display + Send + Sync {
     async fn ended_jobs(&self) -> Result<BTreeMap<EndKind, u64>, LedgerError>;
     /// Takes or renews the duty to keep the index; false while another owner has it.
     async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError>;
-    /// Notes that `owner`, who keeps the index, has found so many of all jobs; whether it is filled with that. False where
-    /// another one keeps it, or it was lost since.
-    async fn fill_index(
-        &self,
-        owner: &str,
-        found: u64,
-        total: u64,
-        is_filled: bool,
-    ) -> Result<bool, LedgerError>;
+    /// Notes how far the index is filled. False where another one keeps it, or it was lost since the filling began.
+    async fn fill_index(&self, filling: Filling<'_>) -> Result<bool, LedgerError>;
 }
 
 /// A job as the ledger has it.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::ledger::index::ENDED_LATELY;
-use crate::ledger::{EndKind, EndedJob, IndexChanges, IndexedJob, Noted};
+use crate::ledger::{EndKind, EndedJob, Filling, IndexChanges, IndexedJob, Noted};
 use crate::timestamp::now_us;
 
 /// The index, as the ledger keeps it.
@@ -20,6 +20,8 @@ pub(super) struct Index {
     found: u64,
     total: u64,
     keeper: Option<(String, Instant)>,
+    /// The filling that began last.
+    filler: Option<String>,
     /// How many jobs ended, by how.
     pub(super) ended: BTreeMap<EndKind, u64>,
 }
@@ -98,12 +100,15 @@ impl Index {
         is_free
     }
 
-    pub(super) fn fill(&mut self, owner: &str, found: u64, total: u64, is_filled: bool) -> bool {
+    pub(super) fn fill(&mut self, filling: Filling<'_>) -> bool {
+        let Filling { owner, name, begins, found, total, is_filled } = filling;
         let keeps = self.keeper.as_ref().is_some_and(|(keeper, _)| keeper == owner);
-        if keeps {
+        let goes_on = begins || self.filler.as_deref() == Some(name);
+        if keeps && goes_on {
+            self.filler = Some(name.to_owned());
             (self.found, self.total) = (found, total);
             self.is_filled |= is_filled;
         }
-        keeps
+        keeps && goes_on
     }
 }

@@ -16,8 +16,9 @@ use self::index::Index;
 use self::job::{EmbeddedJob, Job};
 use super::history::of_last_day;
 use super::{
-    ASK_IS_TOLD, Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger,
-    KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+    ASK_IS_TOLD, Bell, EndKind, Filling, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob,
+    JobLedger, KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered, Offers,
+    TargetCounts,
 };
 use crate::timestamp::now_us;
 
@@ -247,14 +248,8 @@ impl Ledger for EmbeddedLedger {
         Ok(lock(&self.index).keep(owner, time))
     }
 
-    async fn fill_index(
-        &self,
-        owner: &str,
-        found: u64,
-        total: u64,
-        is_filled: bool,
-    ) -> Result<bool, LedgerError> {
-        Ok(lock(&self.index).fill(owner, found, total, is_filled))
+    async fn fill_index(&self, filling: Filling<'_>) -> Result<bool, LedgerError> {
+        Ok(lock(&self.index).fill(filling))
     }
 }
 

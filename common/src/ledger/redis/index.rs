@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::keys::TargetKey;
 use super::membership::micros;
-use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, scripts};
+use super::{NONE, RedisLedger, TIME_TO_LIVE, scripts};
 use crate::ledger::index::ENDED_LATELY;
-use crate::ledger::{EndKind, IndexChanges, IndexedJob, JobState, LedgerError, Noted};
+use crate::ledger::{EndKind, Filling, IndexChanges, IndexedJob, JobState, LedgerError, Noted};
 
 /// How long the index remembers that a job was removed.
 const REMOVED_IS_REMEMBERED: Duration = Duration::from_hours(24);
@@ -73,12 +73,8 @@ pub(super) async fn keep(ledger: &RedisLedger, owner: &str, time: Duration) -> R
     ledger.run_for("", &scripts::KEEP_INDEX, &[TargetKey::JobIndex], (owner, micros(time))).await
 }
 
-pub(super) async fn fill(
-    ledger: &RedisLedger,
-    owner: &str,
-    (found, total): (u64, u64),
-    is_filled: bool,
-) -> Result<bool, LedgerError> {
-    let name = if is_filled { call_name() } else { String::new() };
-    ledger.run_for("", &scripts::FILL_INDEX, &[TargetKey::JobIndex], (owner, found, total, name)).await
+pub(super) async fn fill(ledger: &RedisLedger, filling: Filling<'_>) -> Result<bool, LedgerError> {
+    let Filling { owner, name, begins, found, total, is_filled } = filling;
+    let arguments = (owner, name, u8::from(begins), found, total, u8::from(is_filled));
+    ledger.run_for("", &scripts::FILL_INDEX, &[TargetKey::JobIndex], arguments).await
 }

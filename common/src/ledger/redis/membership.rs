@@ -13,9 +13,9 @@ use super::packed::Packed;
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, memory_in, scripts};
 use crate::ledger::history::of_last_day;
 use crate::ledger::{
-    ASK_IS_TOLD, Bell, EndKind, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger,
-    JobState, KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered, Offers,
-    TargetCounts,
+    ASK_IS_TOLD, Bell, EndKind, Filling, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob,
+    JobLedger, JobState, KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered,
+    Offers, TargetCounts,
 };
 use crate::message_pack;
 
@@ -182,13 +182,7 @@ impl Ledger for RedisLedger {
         index::keep(self, owner, time).await
     }
 
-    async fn fill_index(
-        &self,
-        owner: &str,
-        found: u64,
-        total: u64,
-        is_filled: bool,
-    ) -> Result<bool, LedgerError> {
-        index::fill(self, owner, (found, total), is_filled).await
+    async fn fill_index(&self, filling: Filling<'_>) -> Result<bool, LedgerError> {
+        index::fill(self, filling).await
     }
 }

@@ -26,7 +26,7 @@
 //! | `prs:jobs` | hash | the index of jobs: by job id, the order, a mark where the end of this start was counted, and the summary; nothing for one that was removed |
 //! | `prs:jobs:changed` | sorted set | ids of the jobs in the index, by the number of the last change of each |
 //! | `prs:jobs:removed` | sorted set | of those, ids of removed jobs, by when (µs); remembered for a day |
-//! | `prs:jobs:index` | hash | `last`, the number of the last change; `filling`, a name, once all jobs in storage were found; `found` and `total`, how far that is; `owner` and `until` (µs), who keeps the index |
+//! | `prs:jobs:index` | hash | `last`, the number of the last change; `filling`, a name, once all jobs in storage were found; `found` and `total`, how far that is; `filler`, the filling that began last; `owner` and `until` (µs), who keeps the index |
 //! | `prs:jobs:ended` | hash | how many jobs ended, by state, whether with every item, and target |
 //! | `prs:{@<target>}:offers` | hash | by run: the offer, packed |
 //! | `prs:{@<target>}:idle` | sorted set | workers without a job, packed, by when they looked (µs) |

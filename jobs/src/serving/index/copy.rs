@@ -143,7 +143,7 @@ mod tests {
     use std::time::Duration;
 
     use prs_common::job::JobSpec;
-    use prs_common::ledger::{EmbeddedLedger, IndexedJob, JobState, Noted};
+    use prs_common::ledger::{EmbeddedLedger, Filling, IndexedJob, JobState, Noted};
     use prs_orchestrator::JobRecord;
 
     use super::*;
@@ -158,9 +158,14 @@ mod tests {
         copy.jobs().iter().map(|job| job.job_id.as_str()).collect()
     }
 
+    fn filling(found: u64, total: u64) -> Filling<'static> {
+        Filling { owner: "me", name: "a filling", begins: true, found, total, is_filled: false }
+    }
+
     async fn fill(ledger: &EmbeddedLedger, jobs: u64) {
         assert!(ledger.keep_index("me", Duration::from_secs(9)).await.unwrap());
-        assert!(ledger.fill_index("me", jobs, jobs, true).await.unwrap());
+        let filling = filling(jobs, jobs);
+        assert!(ledger.fill_index(Filling { is_filled: true, ..filling }).await.unwrap());
     }
 
     #[tokio::test]
@@ -171,7 +176,7 @@ mod tests {
             assert!(job.note(&ledger, Noted::Now).await.unwrap());
         }
         assert!(ledger.keep_index("me", Duration::from_secs(9)).await.unwrap());
-        ledger.fill_index("me", 300, 1_200, false).await.unwrap();
+        ledger.fill_index(filling(300, 1_200)).await.unwrap();
         assert!(copy.refresh(&ledger).await.unwrap());
         assert_eq!((copy.jobs().len(), copy.partial(), copy.is_filled()), (1_200, Some((300, 1_200)), false));
         assert!(copy.jobs().is_sorted_by(|one, other| one.submitted_us > other.submitted_us));

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{Ledger, Noted};
+use prs_common::ledger::{Filling, Ledger, Noted};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::record::JobRecordError;
@@ -85,41 +85,44 @@ impl Keeper {
         ledger.keep_index(&self.owner, DUTY).await.map_err(Failure::server)
     }
 
-    /// Finds all jobs in storage.
+    /// Finds all jobs in storage; `copy` is what was known of the index.
     async fn fill(&mut self, index: &Kept<'_>, copy: &IndexCopy) -> Result<(), Failure> {
         let ids = index.reader.job_ids().await?;
         if ids.is_empty() && !copy.jobs().is_empty() {
             index.reader.check_identity().await?;
         }
         let total = ids.len() as u64;
-        let left: Vec<String> = ids.into_iter().filter(|id| !copy.has(id)).collect();
+        let name = format!("{}-{:x}", self.owner, now_us());
+        let filling =
+            Filling { owner: &self.owner, name: &name, begins: false, found: 0, total, is_filled: false };
+        if !self.fills(index, Filling { begins: true, ..filling }).await? {
+            return Ok(());
+        }
+        // What the index has from here on is lost with the name of this filling, and with nothing else.
+        let mut present = IndexCopy::default();
+        present.refresh(&*index.ledger).await.map_err(Failure::server)?;
+        let left: Vec<String> = ids.into_iter().filter(|id| !present.has(id)).collect();
         let mut found = total - left.len() as u64;
         for some in left.chunks(AT_A_TIME) {
-            if !self.fills(index, (found, total), false).await? {
+            if !self.fills(index, Filling { found, ..filling }).await? {
                 return Ok(());
             }
             index.look_at(some, Noted::Found).await?;
             found += some.len() as u64;
         }
-        if self.fills(index, (total, total), true).await? {
+        if self.fills(index, Filling { found: total, is_filled: true, ..filling }).await? {
             tracing::info!(jobs = total, "the index of jobs is filled from storage");
             self.compared = Some(Instant::now());
         }
         Ok(())
     }
 
-    /// Notes how far the index is filled; false where another program keeps it by now.
-    async fn fills(
-        &self,
-        index: &Kept<'_>,
-        (found, total): (u64, u64),
-        is_filled: bool,
-    ) -> Result<bool, Failure> {
+    /// Notes how far the index is filled; false where another program keeps it by now, or the ledger has lost it.
+    async fn fills(&self, index: &Kept<'_>, filling: Filling<'_>) -> Result<bool, Failure> {
         if !self.keeps(&*index.ledger).await? {
             return Ok(false);
         }
-        let filled = index.ledger.fill_index(&self.owner, found, total, is_filled).await;
-        filled.map_err(Failure::server)
+        index.ledger.fill_index(filling).await.map_err(Failure::server)
     }
 
     /// Looks at the jobs that have not ended and that nobody notes: nobody watches over them.

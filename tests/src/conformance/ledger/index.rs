@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::ledger::{EndKind, EndedJob, IndexedJob, JobState, Ledger, Noted};
+use prs_common::ledger::{EndKind, EndedJob, Filling, IndexedJob, JobState, Ledger, Noted};
 use prs_common::timestamp::now_us;
 
 use super::unique;
@@ -89,14 +89,21 @@ pub(super) async fn one_at_a_time_keeps_the_index(ledger: &dyn Ledger) {
     assert!(ledger.keep_index("b", long).await.unwrap(), "the time of a is over");
     assert!(ledger.keep_index("b", long).await.unwrap());
     assert!(!ledger.keep_index("a", long).await.unwrap());
-    assert!(!ledger.fill_index("a", 1, 2, true).await.unwrap());
-    assert!(ledger.fill_index("b", 1, 2, false).await.unwrap());
+    let of = |owner, name| Filling { owner, name, begins: false, found: 1, total: 2, is_filled: false };
+    let begins = |filling| Filling { begins: true, ..filling };
+    let all = |filling| Filling { found: 2, is_filled: true, ..filling };
+    assert!(!ledger.fill_index(begins(of("a", "1"))).await.unwrap(), "it does not keep it");
+    assert!(!ledger.fill_index(of("b", "1")).await.unwrap(), "nothing has begun");
+    assert!(ledger.fill_index(begins(of("b", "1"))).await.unwrap());
+    assert!(ledger.fill_index(of("b", "1")).await.unwrap());
+    assert!(ledger.fill_index(begins(of("b", "2"))).await.unwrap());
+    assert!(!ledger.fill_index(all(of("b", "1"))).await.unwrap(), "what it entered may be lost");
     let now = ledger.changed_jobs(u64::from(u32::MAX) << 20, 1).await.unwrap();
     assert_eq!((now.filling.as_str(), now.found, now.total), ("", 1, 2));
-    assert!(ledger.fill_index("b", 2, 2, true).await.unwrap());
+    assert!(ledger.fill_index(all(of("b", "2"))).await.unwrap());
     let filled = ledger.changed_jobs(0, 1).await.unwrap().filling;
     assert!(!filled.is_empty());
-    assert!(ledger.fill_index("b", 2, 2, true).await.unwrap());
+    assert!(ledger.fill_index(all(begins(of("b", "3")))).await.unwrap());
     assert_eq!(ledger.changed_jobs(0, 1).await.unwrap().filling, filled, "it was filled once");
 }
 
