@@ -126,6 +126,10 @@ impl Signals {
     }
 
     /// Catches them for a service, which takes its time to end.
+    #[cfg_attr(
+        not(any(feature = "fleet", feature = "serve")),
+        expect(dead_code, reason = "there is no service")
+    )]
     pub(crate) fn catch_for_service() -> Self {
         Self::caught(false)
     }
