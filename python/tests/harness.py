@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 9
+PROTOCOL = 10
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
