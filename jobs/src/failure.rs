@@ -148,7 +148,7 @@ impl Failure {
         self.in_words(message.replace(&format!("{folder}/"), "").replace(&folder, "."))
     }
 
-    /// The same failure, told in these words.
+    /// Replaces the words of the failure.
     fn in_words(self, message: String) -> Self {
         if self.cause::<OutputExists>().is_some() {
             return Self::output_exists(message);

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 /// A wish for the end. It displays as its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupt {
-    /// How it was told: `Ctrl-C`, `SIGTERM`.
+    /// Its name, such as `Ctrl-C` or `SIGTERM`.
     pub name: &'static str,
     /// Whether a key may have been hit by mistake: where the end costs something, a person is told what once more does.
     pub may_be_a_slip: bool,

@@ -122,7 +122,7 @@ impl Conclusion {
     }
 }
 
-/// What keeps a job from going on, by what is missing.
+/// Kinds of obstacles, by the thing that a job waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObstacleKind {
     /// An answer of the broker.
@@ -150,10 +150,10 @@ impl ObstacleKind {
     }
 }
 
-/// What keeps a job from going on, as the workers noted it that try.
+/// An obstacle that keeps a job from going on, noted by the workers that try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What is missing.
+    /// Its kind.
     pub kind: ObstacleKind,
     /// The last error that told so.
     pub reason: String,
@@ -184,7 +184,7 @@ pub struct JobProgress {
     /// Whether a reader asked for its statistics within [`READS_FOR`](super::READS_FOR).
     #[serde(skip)]
     pub is_read: bool,
-    /// What keeps the job from going on, where that is known.
+    /// The obstacle that keeps the job from going on, where one is known.
     #[serde(skip)]
     pub obstacle: Option<Obstacle>,
 }

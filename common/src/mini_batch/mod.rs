@@ -43,7 +43,7 @@ struct Head<'a> {
     input: u32,
     #[serde(borrow, with = "serde_bytes", default, skip_serializing_if = "is_empty")]
     keys: &'a [u8],
-    /// Of what has keys alone.
+    /// Present beside keys alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_group: bool,
 }

@@ -159,9 +159,14 @@ impl Dispatcher<'_> {
                 running.who.name
             ));
             let back = running.take_back();
-            for ready in back.into_iter().rev() {
-                self.hand_on(ready);
-            }
+            self.hand_on_all(back);
+        }
+    }
+
+    /// Gives others what a process has not begun.
+    fn hand_on_all(&mut self, back: impl IntoIterator<Item = Ready, IntoIter: DoubleEndedIterator>) {
+        for ready in back.into_iter().rev() {
+            self.hand_on(ready);
         }
     }
 
@@ -196,9 +201,7 @@ impl Dispatcher<'_> {
         running.stage = Stage::Ending;
         running.replaced_at = Some(Instant::now());
         running.process.say(&ToProcess::Shutdown);
-        for ready in back.into_iter().rev() {
-            self.hand_on(ready);
-        }
+        self.hand_on_all(back);
     }
 
     /// Kills processes that are to make room and do not end in time.

@@ -18,7 +18,7 @@ use prs_common::job::JobSpec;
 use prs_common::ledger::LedgerError;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::{Deliveries, Delivery, QueueErrorKind, ack_all};
-use prs_common::storage::StorageErrorKind;
+use prs_common::storage::{StorageError, StorageErrorKind};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::inputs::unnamed_store;
 use prs_orchestrator::job::queue;
@@ -291,13 +291,15 @@ impl Intake {
     /// Brings the data of one mini-batch here, as often as it takes; when the node ends meanwhile, or cannot read
     /// anything, the mini-batch goes back.
     async fn bring(self: Arc<Self>, mut ready: Ready) {
-        let mut failures = 0;
+        let (mut failures, mut is_away) = (0, false);
         loop {
             let localizing = self.localizer.localize(&ready.delivery.body);
             let Some(localized) = self.end.stop.run_until_cancelled(localizing).await else { return };
-            match &localized {
-                Err(error) if !self.job.storage.to_string().starts_with(&error.place) => {}
-                _ => self.metrics.heard(&localized),
+            // Data of another store, or of the cache, says nothing of the storage.
+            let is_of_storage = |error: &StorageError| self.job.storage.to_string().starts_with(&error.place);
+            if localized.as_ref().map_or_else(is_of_storage, |_| is_away) {
+                self.metrics.heard(&localized);
+                is_away = localized.is_err();
             }
             match localized {
                 Ok(Localized { planned, local, pin }) => {

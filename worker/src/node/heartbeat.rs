@@ -85,9 +85,7 @@ impl Heartbeat {
             }
         }
     }
-}
 
-impl Heartbeat {
     /// The servers that do not answer, and the one that did not when the node left for that.
     fn unavailable(&self) -> Vec<String> {
         let mut all = self.metrics.unavailable();

@@ -39,7 +39,7 @@ pub(super) struct Job {
     statistics_read: Option<Instant>,
     /// When an outcome came last, or a node where there was none.
     moved: Option<Instant>,
-    /// What keeps it from going on, why, and since when.
+    /// The obstacle that keeps it from going on, its reason and beginning.
     obstacle: Option<(ObstacleKind, String, Instant)>,
 }
 

@@ -63,7 +63,7 @@ const CODES: &[(&str, LedgerErrorKind, &str)] = {
 
 /// The code that says nothing but that it is an error.
 const PLAIN: &str = "ERR";
-/// What servers call a script in the words of an error that it raised.
+/// Name of a script in the words of an error that it raised.
 const IN_A_SCRIPT: &str = "user_script:";
 /// How the remedies begin of what a user may not do.
 const LACKS_A_RIGHT: &str = "the user lacks a right";
