@@ -126,6 +126,12 @@ impl Scrape {
     fn count(&self, sample: &str) -> u64 {
         self.get(sample) as u64
     }
+
+    /// Processes of the target `counted` that were started for `reason`.
+    #[track_caller]
+    fn started(&self, reason: &str) -> u64 {
+        self.count(&format!("prs_worker_processes_started_total{{target=\"counted\",reason=\"{reason}\"}}"))
+    }
 }
 
 #[test]
@@ -150,8 +156,9 @@ fn a_worker_counts_what_its_job_says() {
         let tries =
             |status| now.count(&format!("prs_worker_tries_total{{target=\"counted\",status=\"{status}\"}}"));
         let at_work = now.count("prs_worker_busy_slots{target=\"counted\"}") == 1;
-        // The successor of the process that ended is ready, too.
-        let ready = now.count("prs_worker_init_duration_seconds_count{target=\"counted\"}") == 3;
+        // The successor of the process that ended is ready, too, and one that a last try was in need of.
+        let inits = now.count("prs_worker_init_duration_seconds_count{target=\"counted\"}");
+        let ready = now.started("exited") == 1 && inits == 3 + now.started("replaced");
         (at_work && ready && tries("RUN_DONE") == 5 && tries("RUN_EXCEPTION") == 3).then_some(())
     });
     let meanwhile = counted.scrape();
@@ -182,10 +189,7 @@ fn a_worker_counts_what_its_job_says() {
         let sample = format!("prs_worker_items_total{{target=\"counted\",result=\"{result}\"}}");
         assert_eq!(after.count(&sample), printed["items"][result], "{sample}");
     }
-    let started = |reason| {
-        after.count(&format!("prs_worker_processes_started_total{{target=\"counted\",reason=\"{reason}\"}}"))
-    };
-    assert_eq!((started("start"), started("exited"), started("killed")), (2, 1, 0));
+    assert_eq!(["start", "exited", "killed"].map(|reason| after.started(reason)), [2, 1, 0]);
     let of = |what: &str| {
         let [sum, count] = ["sum", "count"]
             .map(|end| after.get(&format!("prs_worker_{what}_duration_seconds_{end}{{target=\"counted\"}}")));
@@ -194,7 +198,7 @@ fn a_worker_counts_what_its_job_says() {
     let tries: u64 = TryStatus::ALL.iter().map(|status| summary.tries(*status)).sum();
     assert_eq!((tries, of("load").1), (10, 10));
     assert!(of("run").0 >= 0.025 && (9..=10).contains(&of("run").1), "{:?}", of("run"));
-    assert!(of("init").0 >= 0.06 && of("init").1 == 3, "{:?}", of("init"));
+    assert!(of("init").0 >= 0.06 && of("init").1 == 3 + after.started("replaced"), "{:?}", of("init"));
     assert!(after.count("prs_worker_commit_duration_seconds_count") >= 1);
     assert_eq!(after.count("prs_worker_input_bytes_total"), 7 * "item 0".len() as u64);
     assert!(after.count("prs_orchestrator_actions_total{duty=\"segments\"}") >= 1);
