@@ -2,8 +2,9 @@
 
 use prs_common::mini_batch::{MiniBatch, Work};
 use prs_common::wire::{ErrorInfo, Stage};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyList, PySlice, PyString};
 
 use crate::changes::FileWatch;
 use crate::connection::Connection;
@@ -21,9 +22,30 @@ pub(crate) struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// The argument of a mini-batch, which is that of the encoded `descriptor`, and how many items it has; no argument where
-    /// a filter left no row, so that there is nothing to run.
+    /// The argument of a mini-batch, which is that of the encoded `descriptor`, or of a `part` of its items, and how many
+    /// items it has; no argument where a filter left no row, so that there is nothing to run.
     pub(crate) fn argument<'py>(
+        self,
+        py: Python<'py>,
+        mini_batch: &MiniBatch<'_>,
+        descriptor: &[u8],
+        part: Option<(u64, u64)>,
+    ) -> Result<(Option<Bound<'py, PyAny>>, u64), ErrorInfo> {
+        let describer = self.describer;
+        let (argument, items) = self.whole(py, mini_batch, descriptor)?;
+        match (argument, part) {
+            (Some(argument), Some((from, to))) => {
+                let range = (from.min(items) as isize, to.min(items) as isize);
+                let argument = taken(&argument, range);
+                let argument = argument.map_err(|error| load_error(py, describer, &error))?;
+                let items = (range.1 - range.0) as u64;
+                Ok(((items > 0).then_some(argument), items))
+            }
+            (argument, _) => Ok((argument, items)),
+        }
+    }
+
+    fn whole<'py>(
         self,
         py: Python<'py>,
         mini_batch: &MiniBatch<'_>,
@@ -64,6 +86,16 @@ impl Making<'_> {
             }
         }
     }
+}
+
+/// The items of a list of files, or of a DataFrame, from one position to the other.
+fn taken<'py>(whole: &Bound<'py, PyAny>, (from, to): (isize, isize)) -> PyResult<Bound<'py, PyAny>> {
+    let py = whole.py();
+    if whole.is_exact_instance_of::<PyList>() {
+        return whole.get_item(PySlice::new(py, from, to, 1));
+    }
+    let frames = py.import(intern!(py, "azureml_user.parallel_run.frames"))?;
+    frames.call_method1(intern!(py, "rows_between"), (whole, from, to))
 }
 
 /// The mini-batch of an encoded descriptor.

@@ -218,13 +218,13 @@ impl<'py> Turns<'_, 'py> {
     ) -> Result<Returned, ErrorInfo> {
         let page = &self.connection.page;
         let mini_batch = decoded(descriptor)?;
-        outcome.items = mini_batch.items();
+        outcome.items = one.part.map_or_else(|| mini_batch.items(), |(from, to)| to - from);
         page.set_items(outcome.items);
         let host = &mut self.host;
         let describer = &host.describer;
         let (watch, slices) = (&mut self.watch, host.slices.as_mut());
         let making = Making { connection: self.connection, describer, watch, slices };
-        let (argument, items) = making.argument(py, &mini_batch, descriptor)?;
+        let (argument, items) = making.argument(py, &mini_batch, descriptor, one.part)?;
         outcome.items = items;
         page.set_items(items);
         let Some(argument) = argument else { return Ok(Returned::default()) };
@@ -233,7 +233,7 @@ impl<'py> Turns<'_, 'py> {
             None => None,
             Some(make) => {
                 let index = mini_batch.index;
-                let names = ItemNames::of(descriptor);
+                let names = ItemNames::of(descriptor, one.part);
                 let keys = path_columns::to_python(py, mini_batch.keys).map_err(load_error)?;
                 let arguments = (index, id_of(index), one.retry_count, mini_batch.input, names, keys);
                 Some(make.call1(arguments).map_err(load_error)?)

@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 10
+PROTOCOL = 11
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -396,15 +396,16 @@ class Process:
         retry_count: int = 0,
         keys: bytes = b"",
         index: int | None = None,
+        part: tuple[int, int] | None = None,
     ) -> list[int]:
         """Sends mini-batches in one frame; returns their numbers. All have the packed `keys`, and this
-        `index` where one is given."""
+        `index` and `part` where they are given."""
         assigned, descriptors = [], []
         for one in work:
             self._seq += 1
             head = ["Local", self._seq - 1 if index is None else index, 0, *([keys] if keys else [])]
             descriptor = msgpack.packb(head) + msgpack.packb(one)
-            assigned.append([self._seq, retry_count, len(descriptor)])
+            assigned.append([self._seq, retry_count, len(descriptor), part])
             descriptors.append(descriptor)
         self.page.grant(self._seq if grant is None else grant)
         self.send({"Run": assigned}, b"".join(descriptors))

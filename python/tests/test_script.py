@@ -24,6 +24,15 @@ def test_paths_become_rows(start):
     assert process.shutdown() is None
 
 
+def test_a_part_has_some_of_the_files_and_their_names(start):
+    process = start("def run(paths, context):\n    return list(zip(paths, context.items))\n").ready()
+    process.hand_over(files("a", "b", "c", "d"), part=(1, 3))
+    outcome = process.outcome()
+    assert outcome.error is None, outcome.error
+    assert (outcome.items, process.page.items) == (2, 2)
+    assert [line.split("'")[3] for line in outcome.rows.decode().splitlines()] == ["b", "c"]
+
+
 def test_paths_without_a_base_are_taken_as_they_are(start):
     process = start("def run(mini_batch):\n    return mini_batch\n").ready()
     assert process.run(files("/x/a", "/y/é", base="")).rows == "/x/a\n/y/é\n".encode()

@@ -45,6 +45,24 @@ def test_the_frame_is_what_read_csv_gives(table):
     assert outcome.rows.decode() == expected.to_csv(sep=" ", header=False, index=False)
 
 
+@pytest.mark.parametrize(("part", "expected"), [((1, 3), [1, 2]), ((3, 9), [3]), ((4, 9), [])])
+def test_a_part_has_some_of_the_rows_numbered_anew(start, tmp_path, part, expected):
+    path = tmp_path / "t.csv"
+    path.write_text("0,a\n1,b\n2,c\n3,d\n")
+    process = start(
+        "def run(df):\n    df['n'] += 10\n    df.to_pickle('frame.pkl')\n    return df\n", inputs=INPUTS
+    )
+    process.ready().hand_over(delimited(path, ["n", "s"], "is"), part=part)
+    outcome = process.outcome()
+    assert outcome.error is None, outcome.error
+    assert (outcome.items, outcome.returned) == (len(expected), len(expected))
+    assert process.stderr == "", "it is no view of the rows of others"
+    if expected:
+        frame = pd.read_pickle(process.folder / "work" / "frame.pkl")
+        assert list(frame.index) == list(range(len(expected)))
+        assert list(frame["n"] - 10) == expected
+
+
 def test_columns_without_a_header_have_numbers(table):
     process, outcome = table("a,1\nb,2\n", 2, "si")
     assert outcome.error is None, outcome.error

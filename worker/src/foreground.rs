@@ -270,7 +270,7 @@ fn answer((message, rows): (FromProcess, Bytes), tried: &mut Tried, process: &Pr
             tried.init_seconds = Some(seconds);
             let Some(local) = local else { return };
             process.page.grant(1);
-            let assignment = Assignment { seq: 1, retry_count: 0, bytes: local.len() as u32 };
+            let assignment = Assignment { seq: 1, retry_count: 0, bytes: local.len() as u32, part: None };
             process.send(encode(&ToProcess::Run(vec![assignment]), [local]));
         }
         FromProcess::InitFailed { error, .. } => tried.error = Some(error),

@@ -358,6 +358,13 @@ pub static JOB: Section = Section {
             .set(ANY)
             .argument(Argument::Given)
             .means("tries of a mini-batch, before it counts as failed; tries lost with their worker are counted apart"),
+        with_default("split_failed", Takes::Boolean, "false").keeps_output()
+            .set(ANY)
+            .more("entry-script.md#one-bad-item")
+            .means(
+                "whether a mini-batch whose last try failed is split by halves, down to its single items, so that an item \
+                 that cannot be run costs no others; not with `partition_keys`",
+            ),
         with_default("error_threshold", THRESHOLD, "-1").keeps_output()
             .set(ANY)
             .argument(Argument::Both)

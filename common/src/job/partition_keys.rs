@@ -11,6 +11,7 @@ use crate::dataset::input::{Input, InputKind};
 
 const KEY: &str = "partition_keys";
 const SIZE: &str = "mini_batch_size";
+const SPLIT: &str = "split_failed";
 
 /// Reads the keys, a list or a text with one in JSON, into `spec`, which has its inputs.
 pub(super) fn read(reader: &mut Reader<'_>, spec: &mut JobSpec) {
@@ -64,6 +65,12 @@ pub(super) fn read(reader: &mut Reader<'_>, spec: &mut JobSpec) {
     if let Some(setting) = both {
         let message =
             "a mini-batch is all that has the same partition_keys, so it has no size: give one of the two";
+        reader.refuse(&setting, message);
+    }
+    let split = reader.get(SPLIT).filter(|_| spec.split_failed && !spec.partition_keys.is_empty());
+    if let Some(setting) = split {
+        let message =
+            "a mini-batch is all that has the same partition_keys, and is not split: remove one of the two";
         reader.refuse(&setting, message);
     }
 }

@@ -110,6 +110,10 @@ pub struct JobSpec {
     pub run_invocation_timeout: u64,
     /// Tries of a mini-batch that may fail in the user's code, at least 1 (S3).
     pub run_max_try: u32,
+    /// Whether a mini-batch is split after its last try, so that items that cannot be run cost no others. Never with
+    /// `partition_keys`.
+    #[serde(default)]
+    pub split_failed: bool,
     /// Lowest level of the script's log messages that is kept.
     pub logging_level: LoggingLevel,
     /// What runs the script: an interpreter, or packages of which an environment is made. `None` means the active virtual
@@ -190,6 +194,8 @@ pub struct JobSpec {
 impl JobSpec {
     /// Mini-batches that one process has under way at once where nobody says how many.
     pub const CONCURRENCY: u32 = 16;
+    /// Tries of the parts of one mini-batch that is split.
+    pub const MOST_TRIES_OF_PARTS: usize = 500;
 
     /// A job with the defaults of spec section 2 in every other setting. Checks nothing.
     ///

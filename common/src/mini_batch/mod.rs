@@ -9,6 +9,7 @@
 mod tests;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rmp_serde::decode::Error;
 use serde::de::Error as _;
@@ -345,6 +346,20 @@ impl<'a> MiniBatch<'a> {
             Work::Slice(SliceRef { origin, start, end, .. }) => format!("{origin} bytes {start}-{end}"),
             Work::Slices(slices) => first_and_more(slices.first().map(|slice| slice.origin), slices.len()),
             Work::Stored { key, .. } => (*key).to_owned(),
+        }
+    }
+
+    /// One line that tells a person what some of its items are, counted from 0: of files the first of them.
+    pub fn detail_of(&self, items: &Range<u64>) -> String {
+        let (first, count) = (items.start as usize, (items.end - items.start) as usize);
+        let what = match &self.work {
+            Work::Files { paths, .. } => first_and_more(paths.get(first).copied(), count),
+            Work::Objects { files, .. } => first_and_more(files.get(first).map(|file| file.relative), count),
+            _ => self.detail(),
+        };
+        match count {
+            1 => format!("{what}, item {first}"),
+            _ => format!("{what}, items {first} to {}", items.end.saturating_sub(1)),
         }
     }
 

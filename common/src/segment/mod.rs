@@ -9,6 +9,7 @@
 mod bundle;
 mod error_detail;
 mod read;
+mod split;
 
 use std::time::Duration;
 
@@ -22,9 +23,10 @@ use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 pub use bundle::{Bundle, Bundled};
 pub use error_detail::ErrorDetail;
 pub use read::{READS, ReadIndex, SegmentError, read_again_after, read_index};
+pub use split::{PutTogether, SplitTry};
 
 /// Last bytes of every segment.
-pub const MAGIC: &[u8; 8] = b"PRSSEG04";
+pub const MAGIC: &[u8; 8] = b"PRSSEG05";
 /// Distinct errors that a segment explains.
 const MOST_ERRORS: usize = 64;
 /// Rows of one mini-batch at least this long are passed on without a copy, bytes.
@@ -176,6 +178,9 @@ pub struct TryRecord {
     /// the first try of a process.
     #[serde(default)]
     pub in_place_of: Option<u32>,
+    /// Its place among the tries of a mini-batch that was split; absent for tries of whole mini-batches.
+    #[serde(default)]
+    pub split: Option<SplitTry>,
     /// Contents of the local files that it had, where their content is not in its descriptor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Box<Contents>>,

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn run() -> Vec<u8> {
-        let assignment = |seq, bytes| Assignment { seq, retry_count: 1, bytes };
+        let assignment = |seq, bytes| Assignment { seq, retry_count: 1, bytes, part: None };
         encode(&ToProcess::Run(vec![assignment(1, 2), assignment(2, 0)]), [&b"ab"[..], b""])
     }
 

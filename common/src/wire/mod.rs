@@ -22,7 +22,7 @@ use crate::source_line::SourceLine;
 pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -145,6 +145,9 @@ pub struct Assignment {
     pub retry_count: u32,
     /// Bytes of its encoded [`crate::mini_batch::MiniBatch`], which names local paths; behind the head, in this order.
     pub bytes: u32,
+    /// The first of its items that it runs, counted from 0, and the one behind the last; absent where it runs all.
+    #[serde(default)]
+    pub part: Option<(u64, u64)>,
 }
 
 /// What a process says.

@@ -151,8 +151,9 @@ impl ErrorSummary {
     pub fn add(&mut self, index: &SegmentIndex, record: &TryRecord, is_lost: bool) {
         let detail = index.error_of(record);
         let failed = record.status != TryStatus::RunDone;
-        // What was carried over is told once more, and was tried once.
-        let is_own = !layout::is_carried(&index.key);
+        // What was carried over, or is put together of parts, is told once more, and was tried once.
+        let together = record.put_together();
+        let is_own = !layout::is_carried(&index.key) && together.is_none();
         self.failed_tries += u64::from(failed && is_own);
         let kind = kind(record, detail);
         if !self.groups.contains_key(&kind) && self.groups.len() >= MOST {
@@ -161,7 +162,7 @@ impl ErrorSummary {
         }
         let process = index.processes.get(record.process as usize).map_or("", |process| &*process.name);
         let group = self.groups.entry(kind).or_insert_with(|| ErrorGroup {
-            status: record.status.as_str().to_owned(),
+            status: record.error_status().as_str().to_owned(),
             category: record.category.clone(),
             frame: detail.and_then(|detail| detail.frame.clone()),
             ..ErrorGroup::default()
@@ -170,13 +171,13 @@ impl ErrorSummary {
         if group.tries == 0 || (is_lost && !group.example.is_lost) {
             cut(&record.message).clone_into(&mut group.message);
             group.traceback = detail.map(|detail| detail.traceback.clone()).unwrap_or_default();
-            let has_log = failed && !process.is_empty();
+            let has_log = record.error_status() != TryStatus::RunDone && !process.is_empty();
             let log =
                 if has_log { format!("user/error/{}/{process}.txt", index.node_id) } else { String::new() };
             group.example = Example {
                 mini_batch_id: id_of(record.index),
                 detail: record.detail.clone(),
-                number: record.number,
+                number: together.map_or(record.number, |together| together.failed_try),
                 node_id: index.node_id,
                 process: process.to_owned(),
                 log,
@@ -224,7 +225,7 @@ fn kind(record: &TryRecord, detail: Option<&ErrorDetail>) -> Kind {
     let cause = frame
         .map(|frame| (frame.file.clone(), frame.line))
         .ok_or_else(|| pattern(record.message.lines().next().unwrap_or_default()));
-    Kind { status: record.status.as_str(), category: record.category.clone(), cause }
+    Kind { status: record.error_status().as_str(), category: record.category.clone(), cause }
 }
 
 fn cut(message: &str) -> &str {

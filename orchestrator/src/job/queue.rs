@@ -25,11 +25,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Options of the queue of a job's mini-batches. One may wait for another that takes its full time, be loaded,
 /// run, and wait for its commit. Each further try, which a node makes without giving the message back, may wait for another
-/// mini-batch, too, and run.
+/// mini-batch, too, and run; so may the parts of one that is split run.
 pub fn job_queue_options(spec: &JobSpec) -> QueueOptions {
     let one = spec.run_invocation_timeout + spec.task_overhead_timeout;
     let further = u64::from(spec.run_max_try.saturating_sub(1));
-    let all = one.saturating_mul(4 + 2 * further);
+    let parts = if spec.split_failed { JobSpec::MOST_TRIES_OF_PARTS as u64 } else { 0 };
+    let all =
+        one.saturating_mul(4 + 2 * further).saturating_add(parts.saturating_mul(spec.run_invocation_timeout));
     QueueOptions { consumer_timeout: Some(all.max(LEAST_TIMEOUT)) }
 }
 

@@ -41,7 +41,8 @@ impl ProcessedMiniBatches {
     /// Adds the tries of a segment, all at once. The outcomes of the mini-batches in `duplicates` do not count: another node that ran
     /// them, too, was first.
     pub fn add(&mut self, index: &SegmentIndex, duplicates: &[MiniBatchIndex]) {
-        for record in &index.tries {
+        // What parts make together is told by the parts.
+        for record in index.tries.iter().filter(|record| record.put_together().is_none()) {
             let process = &index.processes[record.process as usize];
             let line = &mut self.line;
             line.clear();

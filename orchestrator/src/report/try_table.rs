@@ -85,7 +85,8 @@ impl TryTable {
             })
             .collect();
         let described = |(row, record): (&(Row, bool), &TryRecord)| {
-            let named = record.failed.as_deref().filter(|_| row.0.is_outcome).map(named).unwrap_or_default();
+            let failed = record.failed.as_deref().filter(|_| row.0.is_outcome);
+            let named = failed.map(|body| named(body, record.failed_items())).unwrap_or_default();
             row.1.then(|| Row { named: named.into(), ..row.0.clone() })
         };
         let troubled: Vec<Row> = rows.iter().zip(&index.tries).filter_map(described).collect();
@@ -212,7 +213,7 @@ fn row_of(index: &SegmentIndex, record: &TryRecord, known: Known) -> Row {
     let lacks_items = known.is_outcome && !record.is_whole();
     let group = if record.status != TryStatus::RunDone || lacks_items {
         let frame = index.error_of(record).and_then(|detail| detail.frame.as_ref());
-        group_id_of(record.status.as_str(), &record.category, frame, &record.message)
+        group_id_of(record.error_status().as_str(), &record.category, frame, &record.message)
     } else {
         String::new()
     };

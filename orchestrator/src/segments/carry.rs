@@ -71,7 +71,7 @@ pub async fn look(storage: &Arc<dyn Storage>, former: u32, group: &str) -> Resul
     for kept in short.into_iter().filter(|kept| !whole.contains(&kept.record.index)) {
         let frame = kept.error.as_ref().and_then(|error| error.frame.as_ref());
         let record = &kept.record;
-        let id = group_id_of(record.status.as_str(), &record.category, frame, &record.message);
+        let id = group_id_of(record.error_status().as_str(), &record.category, frame, &record.message);
         if id == group {
             carried.open += 1;
         } else if record.files.is_empty() {

@@ -241,9 +241,11 @@ impl Catalog {
         }
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
-            self.summaries.add(index.node_id, process, record);
-            if record.status == TryStatus::RunDone {
-                self.durations.add(record.elapsed_us);
+            if record.put_together().is_none() {
+                self.summaries.add(index.node_id, process, record);
+                if record.status == TryStatus::RunDone {
+                    self.durations.add(record.elapsed_us);
+                }
             }
             let is_outcome = record.is_outcome(current) && !segment.duplicates.contains(&record.index);
             if record.status != TryStatus::RunDone {
@@ -302,8 +304,7 @@ impl Catalog {
             self.contents += contents.sum;
         }
         *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
-        self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
-        if let Some(header) = record.header {
+        for header in record.headers().cloned() {
             match &mut self.schemas {
                 Some(schemas) if record.returned > 0 => schemas.add(at as u64, header),
                 Some(_) => {}
@@ -313,6 +314,7 @@ impl Catalog {
                 }
             }
         }
+        self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
     }
 }
 

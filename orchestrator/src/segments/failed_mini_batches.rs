@@ -79,13 +79,17 @@ fn line(spec: &JobSpec, index: MiniBatchIndex, failures: &Failures) -> Option<Va
     let mut tries = failures.tries.clone();
     tries.sort_by_key(TryFailure::order);
     let (total, missing) = failures.items;
+    let failed = failures.failed_items.as_deref();
+    let positions =
+        failed.map(|failed| failed.iter().map(|items| (items.start, items.end)).collect::<Vec<_>>());
     Some(json!({
         "mini_batch_id": id_of(index),
         "minibatch_index": index,
         "input": input,
-        "items": items(&mini_batch),
+        "items": items(&mini_batch, failed),
         "items_total": total,
         "items_missing": missing,
+        "failed_items": positions,
         "tries": tries,
     }))
 }

@@ -4,6 +4,7 @@
 //! the job has ended, and segments are there as long as anything is left to resume.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -65,6 +66,8 @@ pub(crate) struct Failures {
     pub(crate) body: Option<Vec<u8>>,
     /// Its items, and those that are missing.
     pub(crate) items: (u64, u64),
+    /// Positions of those that failed, where they are known.
+    pub(crate) failed_items: Option<Vec<Range<u64>>>,
     /// The tries.
     pub(crate) tries: Vec<TryFailure>,
 }
@@ -75,6 +78,7 @@ impl Failures {
         self.start = start;
         self.items = (record.items, record.items - record.succeeded);
         self.body.clone_from(&record.failed);
+        self.failed_items = record.failed_items().map(<[_]>::to_vec);
     }
 }
 

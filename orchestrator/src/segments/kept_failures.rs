@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,8 +45,8 @@ struct Entry {
 #[derive(Debug, Serialize, Deserialize)]
 enum Says {
     Try(TryFailure),
-    /// Items, those that are missing, and the descriptor.
-    End((u64, u64), Option<Vec<u8>>),
+    /// Items, those that are missing, the descriptor, and the positions of those that failed.
+    End((u64, u64), Option<Vec<u8>>, Option<Vec<Range<u64>>>),
 }
 
 /// The mini-batches that had failed tries, or that lack items.
@@ -76,7 +77,8 @@ impl KeptFailures {
     /// Takes in the outcome, of this `start` of the job.
     pub(crate) fn end(&mut self, start: u32, record: &TryRecord) {
         let missing = record.items - record.succeeded;
-        let says = Says::End((record.items, missing), record.failed.clone());
+        let failed_items = record.failed_items().map(<[_]>::to_vec);
+        let says = Says::End((record.items, missing), record.failed.clone(), failed_items);
         let kept = self.say(record.index, start, says);
         kept.is_listed = record.failed.is_some();
         kept.lacks_items = missing > 0;
@@ -133,9 +135,10 @@ impl KeptFailures {
                     told.incarnation = entry.incarnation;
                     found.tries.push(told);
                 }
-                Says::End(items, body) if !ended => {
+                Says::End(items, body, failed_items) if !ended => {
                     ended = true;
                     (found.items, found.body, found.start) = (items, body, entry.incarnation);
+                    found.failed_items = failed_items;
                 }
                 Says::End(..) => {}
             }

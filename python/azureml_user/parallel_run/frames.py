@@ -306,3 +306,11 @@ def _refused_text(first_byte: int, record: dict[str, Any]) -> str | None:
     except UnicodeEncodeError as error:
         return f"the line at byte {first_byte} cannot be read: {error}"
     return None
+
+
+def rows_between(frame: Any, first: int, stop: int) -> Any:
+    """The rows of a DataFrame from one position to another, as a DataFrame of its own. Rows that are only
+    counted are counted from 0, as those of any mini-batch."""
+    rows, index = frame.iloc[first:stop], frame.index
+    range_of_index = getattr(index, "start", None), getattr(index, "step", None), index.name
+    return rows.reset_index(drop=True) if range_of_index == (0, 1, None) else rows.copy()

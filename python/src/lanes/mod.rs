@@ -307,16 +307,16 @@ impl Lanes {
         open: &mut Open,
     ) -> Result<Option<Loaded>, ErrorInfo> {
         let mini_batch = decoded(descriptor)?;
-        open.outcome.items = mini_batch.items();
+        open.outcome.items = one.part.map_or_else(|| mini_batch.items(), |(from, to)| to - from);
         let mut slices = self.slices.as_ref().map(lock);
         let (connection, describer) = (self.connection.get(), &self.describer);
         let making = Making { connection, describer, watch: &mut open.watch, slices: slices.as_deref_mut() };
-        let (argument, items) = making.argument(py, &mini_batch, descriptor)?;
+        let (argument, items) = making.argument(py, &mini_batch, descriptor, one.part)?;
         open.outcome.items = items;
         let Some(argument) = argument else { return Ok(None) };
         let load_error = |error: PyErr| load_error(py, describer, &error);
         let index = mini_batch.index;
-        let names = ItemNames::of(descriptor);
+        let names = ItemNames::of(descriptor, one.part);
         let keys = path_columns::to_python(py, mini_batch.keys).map_err(load_error)?;
         let arguments = (index, id_of(index), one.retry_count, mini_batch.input, names, keys, output_dir);
         let context = self.context.bind(py).call1(arguments).map_err(load_error)?;

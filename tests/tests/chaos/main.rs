@@ -232,6 +232,7 @@ scenarios! {
     a_job_that_panics_is_canceled = panics::canceled;
     a_mini_batch_kills_its_worker = poison::kills_its_worker;
     a_mini_batch_breaks_its_processes = poison::breaks_its_processes;
+    nodes_die_while_they_split_mini_batches = poison::nodes_die_while_they_split;
     who_fetches_a_side_input_dies = side_inputs::fetchers_die;
     the_copy_of_a_side_input_is_damaged = side_inputs::copies_are_damaged;
     a_side_input_is_damaged_in_storage = side_inputs::what_was_uploaded_is_damaged;

@@ -83,23 +83,30 @@ fn the_counts(chaos: &ChaosRun<'_>, result: &Value, failed: &[usize]) {
     assert!(said.starts_with(state) && said.contains(&counts), "{said}");
 
     let report = stored.text("logs/sys/job_report/processed_mini-batches.csv");
-    let (odd, ran) = odd_ones(&report, (0..all).filter(|index| !failed.contains(index)));
-    assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", chaos.story());
+    let (odd, ran) = odd_ones(&report, (0..all).filter(|index| !failed.contains(index)), FILES);
+    assert!(
+        odd.is_empty(),
+        "not each item of each mini-batch counts once: {odd:?}\n{ran:#?}\n{}",
+        chaos.story()
+    );
 }
 
-/// The mini-batches of which not exactly one try counts, by the report of tries, with how many do; and all their tries.
+/// The mini-batches of which not each of so many items counts once, by the report of tries of the whole or of its parts, with
+/// how many do; and all their tries.
 pub(crate) fn odd_ones(
     report: &str,
     expected: impl Iterator<Item = usize>,
-) -> (BTreeMap<String, Option<u32>>, Vec<Row>) {
-    let mut done: BTreeMap<String, u32> = BTreeMap::new();
+    items: usize,
+) -> (BTreeMap<String, Option<usize>>, Vec<Row>) {
+    let mut done: BTreeMap<String, usize> = BTreeMap::new();
     let (_, tries) = parse_csv(report);
     for row in &tries {
         if row["Status"] == "RUN_DONE" && row["Error Category"] != NOT_COUNTED {
-            *done.entry(row["Mini-batch Id"].clone()).or_default() += 1;
+            *done.entry(row["Mini-batch Id"].clone()).or_default() +=
+                row["Succeeded"].parse::<usize>().unwrap();
         }
     }
-    let once: BTreeMap<String, u32> = expected.map(|index| (format!("mb-{index:010}"), 1)).collect();
+    let once: BTreeMap<String, usize> = expected.map(|index| (format!("mb-{index:010}"), items)).collect();
     let odd = once.keys().chain(done.keys()).filter(|id| once.get(*id) != done.get(*id));
     let odd: BTreeMap<_, _> = odd.map(|id| (id.clone(), done.get(id).copied())).collect();
     let ran = tries.into_iter().filter(|row| odd.contains_key(&row["Mini-batch Id"])).collect();

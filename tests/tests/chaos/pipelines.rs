@@ -214,7 +214,7 @@ impl<'a> Flow<'a> {
         for step in ["upper", "reverse"] {
             let stored = self.fleet.stored(&self.step(step));
             let report = stored.text("logs/sys/job_report/processed_mini-batches.csv");
-            let (odd, tries) = odd_ones(&report, 0..FILES / IN_ONE);
+            let (odd, tries) = odd_ones(&report, 0..FILES / IN_ONE, IN_ONE);
             assert!(odd.is_empty(), "{step}: {odd:?}\n{tries:#?}\n{}", story(&self));
         }
         for worker in &mut self.crew {

@@ -66,3 +66,29 @@ pub(crate) fn breaks_its_processes(fleet: &mut Fleet, _: &mut Random) {
         assert_ne!(place(second), place(third), "{bad:?}");
     });
 }
+
+/// Some mini-batches fail as a whole and succeed in parts; a node dies in each part of one of them. No row is lost or doubled.
+pub(crate) fn nodes_die_while_they_split(fleet: &mut Fleet, _: &mut Random) {
+    let mut chaos = ChaosRun::new(
+        fleet,
+        ChaosJob {
+            mini_batches: 60,
+            pause: 50,
+            first: "if index % 20 == 17:\n    assert len(mini_batch) == 1, 'too many at once'\n    part = os.path.basename(mini_batch[0])\n    if index == 17 and not is_marked(part):\n        mark(part)\n        os.kill(os.getppid(), signal.SIGKILL)\n        select.select([], [], [], 60)",
+            ..ChaosJob::default()
+        },
+    );
+    chaos.job = chaos.job.with("run_max_try", 2).with("split_failed", true);
+    for _ in 0..chaos.shape.nodes {
+        chaos.hire(&[]);
+    }
+    chaos.submit(&[]);
+    chaos.until_ended(ChaosRun::replace_the_dead);
+    assert_eq!(chaos.kills, 2);
+    chaos.ends_with(&Expected::default(), |chaos| {
+        let stored = chaos.fleet.stored(&chaos.id());
+        let (_, rows) = parse_csv(&stored.text("logs/sys/job_report/processed_mini-batches.csv"));
+        let parts = rows.iter().filter(|row| row["Mini-batch Detail"].contains(", item "));
+        assert_eq!(parts.count(), 6, "two of each mini-batch");
+    });
+}

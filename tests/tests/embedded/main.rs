@@ -28,6 +28,7 @@ mod program_names;
 mod progress;
 mod resume;
 mod signals;
+mod split;
 mod step_outputs;
 mod surroundings;
 mod thresholds;

@@ -138,6 +138,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
                 seq: *seq,
                 retry_count: 1,
                 bytes: body.len() as u32,
+                part: (seq % 2 == 0).then_some((1, u64::from(*seq))),
             };
             let run = ToProcess::Run(bodies.iter().map(assignment).collect());
             encode(&run, bodies.iter().map(|(_, body)| body.as_bytes()))

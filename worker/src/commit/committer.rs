@@ -18,7 +18,7 @@ use prs_common::backoff::Backoff;
 use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Blame, FailedTry, Heard, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
-use prs_common::mini_batch::MiniBatchIndex;
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{Payload, PutMode, StorageError, StorageErrorKind};
@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::next_try::{Failed, NextTry};
 use super::outcome::{Ended, Outcome, Ready, Tried, nodes_lost};
+use super::splitting::{EndedTry, Split, Splitting};
 use super::traces::{self, Choice};
 use crate::commit::late_objects::remove_late_objects;
 use crate::metrics::{Metrics, OfServer, TargetMetrics};
@@ -112,6 +113,8 @@ struct Open {
     /// Mini-batches whose outcome is in it. One may come twice, when it was published twice or the broker was lost while
     /// it ran: with both outcomes in one segment nobody could say later which of them counts.
     ended: HashSet<MiniBatchIndex>,
+    /// Mini-batches that can go on nowhere here.
+    back: Vec<Ready>,
     since: Option<Instant>,
 }
 
@@ -202,6 +205,7 @@ impl Committer {
                     false
                 }
             };
+            this.give_back(&mut open).await;
             if !open.builder.is_empty() {
                 open.since.get_or_insert_with(Instant::now);
             }
@@ -225,6 +229,7 @@ impl Committer {
                 this.add(prepared, &mut open);
             }
         }
+        this.give_back(&mut open).await;
         if !open.builder.is_empty() {
             this.commit(open, numbers.next().unwrap_or_default(), before).await;
         }
@@ -249,6 +254,10 @@ impl Committer {
         let id = self.try_id(&tried);
         if tried.record.status != TryStatus::RunDone {
             tried.record.id.clone_from(&id);
+            if ready.splitting.is_some() {
+                // It has no other try, whatever the count.
+                return Some(Prepared { ready, tried, verdict: None });
+            }
             let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
             let counted =
                 self.until_done("a failed try", may_pass, || self.job.ledger.record_failure(&failed));
@@ -297,7 +306,25 @@ impl Committer {
 
     /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
     fn add(&self, prepared: Prepared, open: &mut Open) {
-        let Prepared { ready, tried: Tried { mut record, process, rows, error, .. }, verdict } = prepared;
+        let Prepared { mut ready, tried: Tried { mut record, process, rows, error, .. }, verdict } = prepared;
+        if let Some(mut splitting) = ready.splitting.take() {
+            // Others need not wait for rows that wait for other parts.
+            self.backlog.remove(rows.len());
+            if let Ok(mini_batch) = MiniBatch::decode(&ready.planned) {
+                record.detail = mini_batch.detail_of(&splitting.present());
+            }
+            splitting.end_part(EndedTry { record, process, error }, rows, ready.last_process());
+            return self.go_on(splitting, ready, open);
+        }
+        if let Some(Verdict::GiveUp { failed_tries }) = verdict
+            && self.job.spec.split_failed
+            && !ready.is_copy
+            && Splitting::is_of_use(&record)
+        {
+            record.number = failed_tries;
+            let splitting = Splitting::of(EndedTry { record, process, error }, ready.last_process());
+            return self.go_on(Box::new(splitting), Ready { failed_tries, start: None, ..ready }, open);
+        }
         if verdict != Some(Verdict::Done) {
             record.error = error.and_then(|error| open.builder.explain(&error));
         }
@@ -320,8 +347,42 @@ impl Committer {
             }
             Some(Verdict::GiveUp { failed_tries }) => {
                 record.number = failed_tries;
-                open.add(record, &process, Bytes::new(), ready);
+                if ready.is_copy && self.job.spec.split_failed {
+                    // The other run is split once it has failed.
+                    open.builder.add(record, &process, Bytes::new());
+                } else {
+                    open.add(record, &process, Bytes::new(), ready);
+                }
             }
+        }
+    }
+
+    /// Has the next part of a mini-batch run, or puts its outcome into the open segment.
+    fn go_on(&self, mut splitting: Box<Splitting>, mut ready: Ready, open: &mut Open) {
+        if let Some(failed_in) = splitting.next() {
+            ready.failed_in = vec![failed_in];
+            ready.splitting = Some(splitting);
+            // The dispatcher is gone when the node has ended meanwhile.
+            if let Err(SendError(ready)) = self.retries_tx.send(ready) {
+                open.back.push(ready);
+            }
+            return;
+        }
+        let Split { tries, outcome: (mut outcome, rows) } = splitting.end();
+        for EndedTry { mut record, process, error } in tries {
+            record.error = error.and_then(|error| open.builder.explain(&error));
+            open.builder.add(record, &process, Bytes::new());
+        }
+        outcome.record.error = outcome.error.and_then(|error| open.builder.explain(&error));
+        let bytes = rows.len();
+        if open.add(outcome.record, &outcome.process, rows, ready) {
+            self.backlog.add(bytes);
+        }
+    }
+
+    async fn give_back(&self, open: &mut Open) {
+        for ready in open.back.drain(..) {
+            ready.give_back(&self.job).await;
         }
     }
 

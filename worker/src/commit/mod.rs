@@ -4,4 +4,5 @@ pub(crate) mod committer;
 mod late_objects;
 pub(crate) mod next_try;
 pub(crate) mod outcome;
+pub(crate) mod splitting;
 pub(crate) mod traces;

@@ -1,5 +1,6 @@
 //! A mini-batch between its delivery and its commit: ready to run, then tried, and what the reports will say of it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,9 @@ use prs_common::queue::Delivery;
 use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
 use prs_common::tree::OpenFolder;
+use prs_orchestrator::JobContext;
 
+use super::splitting::Splitting;
 use crate::inputs::Pin;
 
 /// A mini-batch that may run.
@@ -33,6 +36,8 @@ pub(crate) struct Ready {
     pub(crate) failed_in: Vec<u32>,
     /// Nodes that were lost with it, as far as its start told.
     pub(crate) node_losses: u32,
+    /// How far it is split; absent where all of it runs.
+    pub(crate) splitting: Option<Box<Splitting>>,
     /// Whether it is a second run beside another one, without a message in the queue; see `intake::copies`.
     pub(crate) is_copy: bool,
     /// Counts it among those in hand.
@@ -43,6 +48,39 @@ impl Ready {
     /// Whether it was delivered before, and may be what killed the node that had it.
     pub(crate) fn is_suspect(&self) -> bool {
         self.delivery.redelivered
+    }
+
+    /// The items that its next try runs, where it is split.
+    pub(crate) fn part(&self) -> Option<Range<u64>> {
+        self.splitting.as_ref().map(|splitting| splitting.present())
+    }
+
+    /// Whether its next try is for a process that is not in doubt; one of the whole mini-batch is by its number.
+    pub(crate) fn is_careful(&self) -> bool {
+        self.splitting.as_ref().is_some_and(|splitting| splitting.is_careful())
+    }
+
+    /// Number of the process of this node that it failed in last.
+    pub(crate) fn last_process(&self) -> u32 {
+        self.failed_in.last().copied().unwrap_or_default()
+    }
+
+    /// Items of its next try, as far as they are known before.
+    pub(crate) fn items(&self) -> u64 {
+        let planned = || MiniBatch::decode(&self.planned).map_or(0, |mini_batch| mini_batch.items());
+        self.part().map_or_else(planned, |part| part.end - part.start)
+    }
+
+    /// Gives it back to the queue, unbegun.
+    pub(crate) async fn give_back(self, job: &JobContext) {
+        if let Some(start) = &self.start
+            && let Err(error) = job.ledger.abandon(self.index, start).await
+        {
+            tracing::warn!(index = self.index, %error, "a mini-batch that goes back counts as a lost node");
+        }
+        if let Err(error) = self.delivery.requeue() {
+            tracing::debug!(index = self.index, %error, "the broker gives a mini-batch to others by itself");
+        }
     }
 }
 
@@ -129,14 +167,9 @@ pub(crate) fn nodes_lost(ready: &Ready) -> TryRecord {
     TryRecord {
         number: ready.failed_tries + 1,
         started_us: now_us(),
-        items: planned_items(ready),
+        items: ready.items(),
         category: "NodeLost".to_owned(),
         message: "the node was lost each time it ran this mini-batch, as often as allowed".to_owned(),
         ..TryRecord::new(ready.index, &ready.planned, TryStatus::NodeLost)
     }
-}
-
-/// Items of the mini-batch, as it was planned.
-pub(crate) fn planned_items(ready: &Ready) -> u64 {
-    MiniBatch::decode(&ready.planned).map_or(0, |mini_batch| mini_batch.items())
 }

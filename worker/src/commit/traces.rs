@@ -61,7 +61,7 @@ impl Choice {
         }
         let mut chosen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, ratio) = (Instant::now(), traces::ratio());
-        let told = index.tries.iter().filter_map(|record| {
+        let told = index.tries.iter().filter(|record| record.put_together().is_none()).filter_map(|record| {
             let trace = TraceId::of_mini_batch(&job.id, record.index);
             let failed = record.status != TryStatus::RunDone;
             chosen

@@ -149,8 +149,15 @@ impl Dispatcher<'_> {
         }
         let waiting = [&mut self.pending, &mut self.suspects, &mut self.cleared];
         let waiting = waiting.into_iter().flat_map(std::mem::take);
-        let (copies, waiting): (Vec<_>, Vec<_>) = waiting.partition(|ready| ready.is_copy);
-        self.pending = copies.into();
+        let stays = |ready: &Ready| ready.is_copy || ready.splitting.is_some();
+        let (staying, waiting): (Vec<_>, Vec<_>) = waiting.partition(stays);
+        for ready in staying {
+            if ready.splitting.is_some() {
+                self.retry(ready);
+            } else {
+                self.pending.push_back(ready);
+            }
+        }
         if waiting.is_empty() {
             return;
         }

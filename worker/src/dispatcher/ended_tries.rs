@@ -15,8 +15,8 @@ use prs_common::wire::{self, ErrorInfo};
 use tokio::sync::watch;
 
 use super::slot::{Kill, Running};
-use crate::commit::outcome::{Ended, Outcome, Ready, Tried, planned_items};
-use crate::process::seen_errors::{note_try, try_name};
+use crate::commit::outcome::{Ended, Outcome, Ready, Tried};
+use crate::process::seen_errors::{note_try, part_name, try_name};
 use crate::process::stack::Stack;
 use crate::process::{broken_socket, silent_death};
 
@@ -147,7 +147,10 @@ impl EndedTries<'_> {
 
     /// Tells the heartbeat of a try that failed by the user's code.
     fn note(&self, ready: &Ready, error: &ErrorInfo) {
-        let name = || try_name(ready.index, &ready.planned, ready.failed_tries + 1, self.spec.run_max_try);
+        let name = || match ready.part() {
+            Some(part) => part_name(ready.index, &ready.planned, &part),
+            None => try_name(ready.index, &ready.planned, ready.failed_tries + 1, self.spec.run_max_try),
+        };
         self.report_tx.send_modify(|report| note_try(report, error, name));
     }
 }
@@ -166,14 +169,17 @@ fn fail(
     record.category.clone_from(&error.category);
     record.message.clone_from(&error.message);
     if record.items == 0 {
-        record.items = planned_items(ready);
+        record.items = ready.items();
     }
     log(running, ready, at_us, error)
 }
 
 /// Writes the error of a try to the log of its process.
 fn log(running: &Running, ready: &Ready, at_us: u64, error: &ErrorInfo) -> ErrorDetail {
-    let what = format!("{} try {}", id_of(ready.index), ready.failed_tries + 1);
+    let what = match ready.part() {
+        Some(part) => format!("{} items {} to {}", id_of(ready.index), part.start, part.end - 1),
+        None => format!("{} try {}", id_of(ready.index), ready.failed_tries + 1),
+    };
     running.log.error(&what, at_us, error);
     ErrorDetail::new(&error.category, error.frame.as_deref().cloned(), &error.traceback)
 }

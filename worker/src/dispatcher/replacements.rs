@@ -15,21 +15,32 @@ const WINDOW: Duration = Duration::from_mins(1);
 const LEAST: usize = 3;
 /// Mini-batches that a process failed in a row when it counts as broken.
 const BROKEN: usize = 3;
+/// Mini-batches whose failures a process is known to have survived.
+const KNOWN_TO_BE_BORNE: usize = 64;
 
 /// The mini-batches that a process failed since it last succeeded, each once, up to [`BROKEN`] of them.
 #[derive(Debug, Default)]
 pub(crate) struct FailedInARow {
     indices: Vec<MiniBatchIndex>,
+    /// Those that it failed before it succeeded with others, the last [`KNOWN_TO_BE_BORNE`] of them.
+    survived: VecDeque<MiniBatchIndex>,
 }
 
 impl FailedInARow {
     /// Notes how a try ended.
     pub(super) fn note(&mut self, index: MiniBatchIndex, has_failed: bool) {
         if !has_failed {
-            self.indices.clear();
+            self.survived.extend(self.indices.drain(..));
+            let surplus = self.survived.len().saturating_sub(KNOWN_TO_BE_BORNE);
+            self.survived.drain(..surplus);
         } else if self.indices.len() < BROKEN && !self.indices.contains(&index) {
             self.indices.push(index);
         }
+    }
+
+    /// Whether the process is known to have succeeded after this mini-batch failed in it.
+    pub(super) fn has_survived(&self, index: MiniBatchIndex) -> bool {
+        self.survived.contains(&index)
     }
 
     /// Whether its last try failed.

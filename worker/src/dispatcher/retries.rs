@@ -45,10 +45,13 @@ impl Running {
 }
 
 impl Dispatcher<'_> {
-    /// Takes in a mini-batch that failed here and is to run here again.
+    /// Takes in a mini-batch that failed here and is to run here again, all of it or the next part. The start of one that
+    /// is being split stays noted until all parts have ended.
     pub(super) fn retry(&mut self, ready: Ready) {
         if self.ending.is_some() {
             self.give_back(ready);
+        } else if ready.start.is_some() {
+            self.cleared.push_back(ready);
         } else {
             self.suspects.push_back(ready);
         }
@@ -60,11 +63,15 @@ impl Dispatcher<'_> {
         let candidates: Vec<_> =
             slots.filter_map(|(position, slot)| slot.candidate(position, has_room)).collect();
         // One of several tries of a process says little of it, and the others would have to end first.
-        let replaceable = !running(&self.slots).any(Running::is_concurrent);
-        let (is_usable, is_allowed) = (self.is_usable(), self.has_replacements_left());
+        let is_concurrent = running(&self.slots).any(Running::is_concurrent);
+        let is_part = ready.splitting.is_some();
+        // A part goes to any process where that is borne, or to be found out, and has as many replacements as parts can fail.
+        let is_for_any = is_part && (self.is_borne(ready) || !ready.is_careful());
+        let replaceable = !is_concurrent && !is_for_any;
+        let (is_usable, is_allowed) = (self.is_usable(), is_part || self.has_replacements_left());
         let is_last = ready.failed_tries > 0 && ready.failed_tries + 1 >= self.launch.job.spec.run_max_try;
         let waiting = WaitingTry {
-            failed_in: &ready.failed_in,
+            failed_in: if is_for_any { &[] } else { &ready.failed_in },
             may_replace: replaceable && (is_usable || is_allowed),
             may_renew: replaceable && is_last && is_allowed,
         };
@@ -81,8 +88,17 @@ impl Dispatcher<'_> {
         self.replacements.allow(Instant::now(), live_nodes, self.is_usable())
     }
 
+    /// Whether a process is known to go on after the mini-batch failed in it.
+    fn is_borne(&self, ready: &Ready) -> bool {
+        running(&self.slots).any(|one| one.failed_in_a_row.has_survived(ready.index))
+    }
+
     /// Gives a suspect to the process in a slot.
-    pub(super) fn give(&mut self, position: usize, ready: Ready) {
+    pub(super) fn give(&mut self, position: usize, mut ready: Ready) {
+        let is_borne = self.is_borne(&ready);
+        if let (Some(splitting), Some(running)) = (&mut ready.splitting, &self.slots[position].running) {
+            splitting.begin_part(running.failed_in_a_row.is_any() && !is_borne);
+        }
         match &mut self.slots[position].running {
             Some(running) => running.give(std::iter::once(ready)),
             None => self.hand_on(ready),

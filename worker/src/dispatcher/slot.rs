@@ -208,6 +208,7 @@ impl Running {
             seq: *seq,
             retry_count: ready.failed_tries,
             bytes: ready.local.len() as u32,
+            part: ready.part().map(|part| (part.start, part.end)),
         };
         let run = ToProcess::Run(self.in_hand.range(first..).map(assigned).collect());
         let frame = encode(&run, self.in_hand.range(first..).map(|(_, ready)| &*ready.local));

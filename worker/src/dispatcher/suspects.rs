@@ -79,10 +79,10 @@ impl Suspects {
                     let cleared = self.begin(ready, starts).await;
                     // The dispatcher is gone when the node has ended meanwhile.
                     if let Err(SendError(Some(ready))) = self.cleared_tx.send(cleared) {
-                        self.give_back(ready).await;
+                        ready.give_back(&self.job).await;
                     }
                 }
-                Ask::GiveBack(ready) => self.give_back(ready).await,
+                Ask::GiveBack(ready) => ready.give_back(&self.job).await,
             }
         }
     }
@@ -104,7 +104,7 @@ impl Suspects {
                     return None;
                 }
                 Ok(Settled::PassedOn) => {
-                    self.give_back(ready).await;
+                    ready.give_back(&self.job).await;
                     return None;
                 }
                 Err(error) => tracing::warn!(%error, "a mini-batch waits: the ledger does not answer"),
@@ -112,7 +112,7 @@ impl Suspects {
             if self.stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
                 // The ledger may have noted it all the same.
                 ready.start = Some(start);
-                self.give_back(ready).await;
+                ready.give_back(&self.job).await;
                 return None;
             }
         }
@@ -140,17 +140,6 @@ impl Suspects {
         }
         ready.failed_in = failed_in(&self.service, &noted);
         Ok(Settled::Run)
-    }
-
-    async fn give_back(&self, ready: Ready) {
-        if let Some(start) = &ready.start
-            && let Err(error) = self.job.ledger.abandon(ready.index, start).await
-        {
-            tracing::warn!(index = ready.index, %error, "a mini-batch that goes back counts as a lost node");
-        }
-        if let Err(error) = ready.delivery.requeue() {
-            tracing::debug!(index = ready.index, %error, "the broker gives a mini-batch to others by itself");
-        }
     }
 }
 

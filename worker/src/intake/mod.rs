@@ -257,6 +257,7 @@ impl Intake {
             failed_in: Vec::new(),
             pin: Pin::none(),
             node_losses: 0,
+            splitting: None,
             is_copy: false,
             _held: self.in_hand.hold(),
         }

@@ -18,7 +18,8 @@ pub(crate) struct CountedTries {
 #[derive(Debug)]
 struct CountedTry {
     index: MiniBatchIndex,
-    status: TryStatus,
+    /// Absent where no process ran it.
+    status: Option<TryStatus>,
     /// Whether it is the outcome of its mini-batch.
     last: bool,
     items: u64,
@@ -29,16 +30,17 @@ struct CountedTry {
 
 impl CountedTry {
     fn of(record: &TryRecord) -> Self {
-        let &TryRecord { index, status, last, items, succeeded, run_us, load_us, .. } = record;
+        let &TryRecord { index, last, items, succeeded, run_us, load_us, .. } = record;
+        let status = record.put_together().is_none().then_some(record.status);
         Self { index, status, last, items, succeeded, run_us, load_us }
     }
 
     /// Whether it came to `run()`.
     fn ran(&self) -> bool {
         match self.status {
-            TryStatus::RunDone | TryStatus::RunException | TryStatus::RunTimeout => true,
-            TryStatus::ProcessDied => self.run_us > 0,
-            TryStatus::LoadException | TryStatus::LoadTimeout | TryStatus::NodeLost => false,
+            Some(TryStatus::RunDone | TryStatus::RunException | TryStatus::RunTimeout) => true,
+            Some(TryStatus::ProcessDied) => self.run_us > 0,
+            Some(TryStatus::LoadException | TryStatus::LoadTimeout | TryStatus::NodeLost) | None => false,
         }
     }
 }
@@ -53,7 +55,7 @@ impl CountedTries {
         let of = &*self.of;
         let duplicates: HashSet<_> = duplicates.iter().collect();
         for one in &self.tries {
-            let at = TryStatus::ALL.iter().position(|status| *status == one.status);
+            let at = TryStatus::ALL.iter().position(|status| Some(*status) == one.status);
             if let Some(counter) = at.and_then(|at| of.tries.get(at)) {
                 counter.inc();
             }
@@ -61,7 +63,7 @@ impl CountedTries {
                 of.run.observe(one.run_us as f64 / 1e6);
             }
             // The process that could tell is gone with its node.
-            if one.status != TryStatus::NodeLost {
+            if one.status.is_some_and(|status| status != TryStatus::NodeLost) {
                 of.load.observe(one.load_us as f64 / 1e6);
             }
             if one.last && !duplicates.contains(&one.index) {

@@ -1,5 +1,7 @@
 //! The first distinct errors of a node, which people see while the job runs: they travel with its heartbeat.
 
+use std::ops::Range;
+
 use prs_common::ledger::{MOST_SEEN_ERRORS, NodeReport, SeenError};
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::source_line::SourceLine;
@@ -11,9 +13,18 @@ const LONGEST: usize = 160;
 
 /// What a try of a mini-batch with the descriptor `planned` is called; `number` says which of its `most` tries it is, from 1.
 pub(crate) fn try_name(index: MiniBatchIndex, planned: &[u8], number: u32, most: u32) -> String {
+    format!("{}, try {number} of {most}", name(index, planned))
+}
+
+/// Names the try of a part of the mini-batch with the descriptor `planned`: its `items`, counted from 0.
+pub(crate) fn part_name(index: MiniBatchIndex, planned: &[u8], items: &Range<u64>) -> String {
+    format!("{}, items {} to {}", name(index, planned), items.start, items.end - 1)
+}
+
+fn name(index: MiniBatchIndex, planned: &[u8]) -> String {
     let detail = MiniBatch::decode(planned).map(|mini_batch| mini_batch.detail());
     let of = detail.map(|detail| format!(" ({})", cut(&detail))).unwrap_or_default();
-    format!("mini-batch {index}{of}, try {number} of {most}")
+    format!("mini-batch {index}{of}")
 }
 
 /// Notes that a try failed by the user's code; `what` says which.

@@ -259,6 +259,7 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
         ("allowed_failed_count", "2"),
         ("allowed_failed_percent", "1.5"),
         ("speculation", "false"),
+        ("split_failed", "true"),
         ("task_overhead_timeout", "8"),
         ("progress_update_timeout", "900"),
         ("first_task_creation_timeout", "7"),

@@ -99,8 +99,8 @@ impl ErrorGroups {
         let message = cut(&record.message, MESSAGE);
         let group =
             self.groups.entry(kind).or_insert_with_key(|kind| Group::new(kind, detail, message, origin_us));
-        // What was carried over is told once more, and was tried once.
-        let is_own = !layout::is_carried(&index.key);
+        // What was carried over, or is put together of parts, is told once more, and was tried once.
+        let is_own = !layout::is_carried(&index.key) && record.put_together().is_none();
         group.tries += u64::from(is_own);
         if is_outcome {
             group.lost += 1;
@@ -289,5 +289,5 @@ fn kind(record: &TryRecord, detail: Option<&ErrorDetail>) -> Kind {
     let cause = frame
         .map(|frame| (frame.file.clone(), frame.function.clone(), frame.line))
         .ok_or_else(|| pattern_of(&record.message));
-    Kind { status: record.status, category: record.category.clone(), cause }
+    Kind { status: record.error_status(), category: record.category.clone(), cause }
 }

@@ -165,7 +165,7 @@ impl Statistics {
         for record in &index.tries {
             let started_us = record.started_us.saturating_add_signed(-clock_us);
             let is_outcome = is_outcome(record);
-            if !is_carried {
+            if !is_carried && record.put_together().is_none() {
                 self.totals.by_status[record.status as usize] += 1;
             }
             self.count(record, is_outcome);
@@ -207,6 +207,7 @@ impl Statistics {
     ) {
         let TryRecord { elapsed_us, cpu_us, run_us, load_us, .. } = *record;
         let succeeded = record.status == TryStatus::RunDone;
+        let has_run = record.put_together().is_none();
         let ended_us = started_us.saturating_add(elapsed_us);
         let other_us = elapsed_us.saturating_sub(run_us).saturating_sub(load_us);
         let amounts = [run_us, cpu_us, load_us, other_us];
@@ -217,11 +218,11 @@ impl Statistics {
             bucket.other_us += other;
         });
         let bucket = self.timeline.at(ended_us);
-        if succeeded {
+        if succeeded && has_run {
             self.run.add(run_us);
             self.load.add(load_us);
             self.whole.add(elapsed_us);
-        } else {
+        } else if !succeeded {
             bucket.failed_tries += 1;
             bucket.node_losses += u64::from(record.status == TryStatus::NodeLost);
             if record.number == 1 && !record.last {
@@ -241,6 +242,9 @@ impl Statistics {
             }
         } else if !succeeded && self.open.len() < MOST_OPEN {
             self.open.insert(record.index);
+        }
+        if !has_run {
+            return;
         }
         let row = TryRow {
             index: record.index,

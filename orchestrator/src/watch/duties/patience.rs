@@ -12,7 +12,9 @@ const LEAST_PATIENCE: u64 = 780;
 
 /// How long a job may go without an outcome.
 pub(super) fn patience(spec: &JobSpec) -> Duration {
-    let tries = u64::from(spec.run_max_try) * (spec.run_invocation_timeout + spec.task_overhead_timeout);
+    let parts = if spec.split_failed { JobSpec::MOST_TRIES_OF_PARTS as u64 } else { 0 };
+    let tries = u64::from(spec.run_max_try) * (spec.run_invocation_timeout + spec.task_overhead_timeout)
+        + parts * spec.run_invocation_timeout;
     Duration::from_secs(spec.progress_update_timeout.unwrap_or((tries + 60).max(LEAST_PATIENCE)))
 }
 

@@ -70,9 +70,19 @@ impl FileWriter {
         Ok(Self { schema, file, columns, group: None, groups: 0 })
     }
 
-    /// Adds the rows of a frame, an Arrow stream.
-    pub fn add(&mut self, frame: Bytes) -> Result<(), FrameError> {
-        for batch in StreamReader::try_new(Cursor::new(frame), None)? {
+    /// Adds the rows of a frame, an Arrow stream, or of several, one behind the other.
+    pub fn add(&mut self, frames: Bytes) -> Result<(), FrameError> {
+        let mut frames = Cursor::new(frames);
+        loop {
+            self.add_frame(&mut frames)?;
+            if frames.position() >= frames.get_ref().len() as u64 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn add_frame(&mut self, frame: &mut Cursor<Bytes>) -> Result<(), FrameError> {
+        for batch in StreamReader::try_new(frame, None)? {
             self.add_batch(&batch?)?;
             if self.group.as_ref().is_some_and(|group| group.rows >= MOST_ROWS || group.bytes >= MOST_BYTES) {
                 self.close_group()?;
