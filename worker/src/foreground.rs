@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::host::python_home;
 use crate::host::unique::unique;
-use crate::host::{gpu, python_home};
 use crate::inputs::side::SidePaths;
 use crate::inputs::{InputPlace, model};
 use crate::node_settings::NodeSettings;
@@ -195,8 +195,8 @@ async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Resul
     // Nothing is timed here.
     start.concurrency.run_timeout = 0;
     start.code_dir = with.code.to_string_lossy().into_owned();
-    let gpu = gpu::take_lowest_free(&settings.host.gpus, std::iter::empty());
-    let mut settings = launch.process_settings(&name, &start, gpu.as_ref().map(|gpu| gpu.index));
+    let gpu = settings.host.gpus.take_lowest_free(std::iter::empty());
+    let mut settings = launch.process_settings(&name, &start, gpu.as_ref());
     settings.streams = Streams::Inherited { stdout_is_stderr: with.stdout_is_stderr };
     settings.variables.push((FOREGROUND_VARIABLE.to_owned(), mode));
     let (events_tx, events_rx) = mpsc::channel(EVENTS_AHEAD);

@@ -98,7 +98,11 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         },
     };
     note_settings(&spec, &Screen);
-    let processes = slots(&spec, &Host::detect());
+    let host = Host::detect();
+    let processes = slots(&spec, &host);
+    if let Some(shortage) = host.gpu_shortage(processes).filter(|_| !on_fleet) {
+        output::note(format_args!("note: {shortage} (process_count_per_node)"));
+    }
     let code = pack_code(&spec)?;
     if !spec.is_built_in() {
         code_notes::check(&spec, &code.files, &Screen)?;

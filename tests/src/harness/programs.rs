@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Variables of others that programs or processes heed.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 9] = [
     "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
     "PYTHONHOME",
     "PYTHONPATH",
     "RUST_LOG",

@@ -23,14 +23,14 @@ from azureml_user.parallel_run import EntryScript
 from marks import mark, count, wait_for, is_marked
 
 def init():
-    mark("gpu", f"{EntryScript().agent_name} {os.environ.get('CUDA_VISIBLE_DEVICES', 'absent')}")
+    mark("gpu", f"{EntryScript().agent_name} {os.environ['CUDA_VISIBLE_DEVICES'] or 'none'}")
 
 def run(mini_batch, context):
     # All four at work at a time, so that each has its place.
     mark("running")
     while count("running") < 4:
         pass
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "0" and not is_marked("died"):
+    if os.environ["CUDA_VISIBLE_DEVICES"] == "6" and not is_marked("died"):
         mark("died")
         os._exit(1)
     if not is_marked("died"):
@@ -42,7 +42,7 @@ def run(mini_batch, context):
     let job = Job::new(script)
         .with_files(8)
         .with("process_count_per_node", 4)
-        .with_own_variable(COUNT, "2")
+        .with_own_variable(COUNT, "1")
         .with_own_variable("CUDA_VISIBLE_DEVICES", "6,7");
     job.completes();
     let gpus: BTreeMap<String, String> = job
@@ -52,12 +52,13 @@ def run(mini_batch, context):
         .map(|(process, gpu)| (process.to_owned(), gpu.to_owned()))
         .collect();
     let expected = [
-        ("process000", "0"),
-        ("process001", "1"),
-        ("process002", "absent"),
-        ("process003", "absent"),
+        ("process000", "6"),
+        ("process001", "7"),
+        // They would see all of them without the variable.
+        ("process002", "none"),
+        ("process003", "none"),
         // Takes the place of the process that died, and its GPU.
-        ("process004", "0"),
+        ("process004", "6"),
     ];
     assert_eq!(gpus, expected.map(|(process, gpu)| (process.to_owned(), gpu.to_owned())).into());
     assert_eq!(job.run().rows(), ["2"; 8]);
@@ -82,7 +83,7 @@ import os
 from marks import count, mark
 
 def init():
-    mark("gpu", os.environ.get("CUDA_VISIBLE_DEVICES", "absent"))
+    mark("gpu", os.environ["CUDA_VISIBLE_DEVICES"] or "none")
 
 def run(mini_batch):
     # The job goes on until all three have theirs.
@@ -102,5 +103,5 @@ def run(mini_batch):
     fleet.completes(&job);
     let mut gpus = job.marks("gpu");
     gpus.sort();
-    assert_eq!(gpus, ["0", "1", "absent"], "{}", fleet.story());
+    assert_eq!(gpus, ["0", "1", "none"], "{}", fleet.story());
 }

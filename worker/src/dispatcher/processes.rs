@@ -16,7 +16,6 @@ use super::init_failures::Started;
 use crate::commit::outcome::Ready;
 use crate::dispatcher::replacements::FailedInARow;
 use crate::dispatcher::slot::{Hang, Kill, Running, Stage, running};
-use crate::host::gpu;
 use crate::metrics::StartReason;
 use crate::process::launch::{CODE, OUTPUTS, STAGING, process_name};
 use crate::process::log::ProcessLog;
@@ -48,11 +47,16 @@ impl Dispatcher<'_> {
         self.processes_started += 1;
         let name = process_name(number);
         let used = running(&self.slots).filter_map(|running| running.gpu.as_ref().map(|gpu| gpu.index));
-        let gpu = gpu::take_lowest_free(&self.launch.settings.host.gpus, used);
-        let index = gpu.as_ref().map(|gpu| gpu.index);
+        let gpus = &self.launch.settings.host.gpus;
+        let gpu = gpus.take_lowest_free(used);
+        let with = match &gpu {
+            Some(gpu) => format!(", GPU {}", gpu.shown(gpus)),
+            None if gpus.is_empty() => String::new(),
+            None => format!(", no GPU: all {} are taken", gpus.count()),
+        };
         let folder = self.launch.folder.join(&name);
         let start = self.launch.start_message(&name);
-        let settings = self.launch.process_settings(&name, &start, index);
+        let settings = self.launch.process_settings(&name, &start, gpu.as_ref());
         let printed = Printed::from_now_on(&settings.streams);
         let started = Process::start(&settings, position, number, &self.tending);
         // The script has not begun: it may put anything in their place.
@@ -75,7 +79,6 @@ impl Dispatcher<'_> {
         self.with.metrics.process_started(self.slots[position].next);
         process.say(&ToProcess::Start(Box::new(start)));
         let pid = process.pid;
-        let with = index.map(|index| format!(", GPU {index}")).unwrap_or_default();
         self.with.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
         let log = ProcessLog::new(&self.launch.job.logs, self.launch.node_id, &name);
         log.line(format_args!("{name} at {}, pid {pid}{with}", self.launch.settings.host.ip));

@@ -17,7 +17,7 @@ use crate::dispatcher::batch_size::Cost;
 use crate::dispatcher::memory::Largest;
 use crate::dispatcher::replacements::FailedInARow;
 use crate::dispatcher::sources::Sources;
-use crate::host::gpu::Gpu;
+use crate::host::gpu::TakenGpu;
 use crate::metrics::StartReason;
 use crate::process::Process;
 use crate::process::log::ProcessLog;
@@ -108,7 +108,7 @@ pub(crate) struct Running {
     pub(crate) failed_in_a_row: FailedInARow,
     /// Number of the process that made room for it, until a try of its own has told.
     pub(crate) in_place_of: Option<u32>,
-    pub(crate) gpu: Option<Gpu>,
+    pub(crate) gpu: Option<TakenGpu>,
     pub(crate) log: ProcessLog,
     /// What it prints.
     pub(crate) printed: Printed,

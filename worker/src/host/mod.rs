@@ -19,8 +19,7 @@ use prs_common::host_name;
 use prs_common::ledger::NodeInfo;
 use prs_common::timestamp::now_us;
 
-/// Overrides the number of GPUs (spec G2).
-const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+use self::gpu::Gpus;
 
 /// The host this node runs on.
 #[derive(Debug, Clone)]
@@ -29,8 +28,8 @@ pub struct Host {
     pub ip: String,
     /// Its name.
     pub name: String,
-    /// GPUs that processes may use, by a name that no other GPU of the host has.
-    pub gpus: Vec<String>,
+    /// GPUs that processes may use.
+    pub(crate) gpus: Gpus,
     /// Cores this program may use.
     pub cores: u32,
 }
@@ -38,11 +37,10 @@ pub struct Host {
 impl Host {
     /// Looks at the host.
     pub fn detect() -> Self {
-        let declared = std::env::var(GPU_COUNT_VARIABLE).ok();
         Self {
             ip: address().to_string(),
             name: host_name(),
-            gpus: gpu::names(declared.and_then(|count| count.trim().parse().ok())),
+            gpus: Gpus::detect(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         }
     }
@@ -56,10 +54,15 @@ impl Host {
             host: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: instance.to_owned(),
-            gpus: self.gpus.len() as u32,
+            gpus: self.gpus.count() as u32,
             python: String::new(),
             since_us: now_us(),
         }
+    }
+
+    /// Tells that some of so many processes of a node get no GPU; nothing where each has one, or there is none at all.
+    pub fn gpu_shortage(&self, processes: u32) -> Option<String> {
+        self.gpus.shortage(processes)
     }
 
     /// Processes a node runs when the job does not say: one on a host with GPUs, else one a core.

@@ -77,18 +77,22 @@ pub async fn run_node(
     keep_former_logs(&job, node_id).await;
     let main_log = LogFile::new(job.logs.join(format!("sys/node/{node_id}/_main.txt")));
     main_log.line(format_args!(
-        "node {node_id} ({} at {}) serves job {} with {} processes, {} GPUs{}",
+        "node {node_id} ({} at {}) serves job {} with {} processes, {} GPUs{}{}",
         settings.worker,
         settings.host.ip,
         job.id,
         settings.slots,
-        settings.host.gpus.len(),
+        settings.host.gpus.count(),
+        settings.host.gpus.origin(),
         if settings.python.as_os_str().is_empty() {
             String::new()
         } else {
             format!(", {}", settings.python.display())
         }
     ));
+    if let Some(shortage) = settings.host.gpu_shortage(settings.slots) {
+        main_log.line(&shortage);
+    }
     let (report_tx, report_rx) = watch::channel(NodeReport::default());
     let (signal_tx, signal_rx) = watch::channel(Signal::Run);
     let (heard_tx, heard_rx) = watch::channel(ALONE);

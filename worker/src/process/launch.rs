@@ -14,6 +14,7 @@ use prs_common::wire::{Concurrency, InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
 use crate::host::descendants::{Family, Mark};
+use crate::host::gpu::{COUNT_VARIABLE, TakenGpu};
 use crate::inputs::Mount;
 use crate::inputs::model;
 use crate::inputs::side::SidePaths;
@@ -141,7 +142,12 @@ impl Launch<'_> {
     }
 
     /// What it is started with.
-    pub(crate) fn process_settings(&self, name: &str, start: &Start, gpu: Option<u32>) -> ProcessSettings {
+    pub(crate) fn process_settings(
+        &self,
+        name: &str,
+        start: &Start,
+        gpu: Option<&TakenGpu>,
+    ) -> ProcessSettings {
         let (logs, node_id) = (&self.job.logs, self.node_id);
         let token = self.token(name);
         let spec = &self.job.spec;
@@ -155,7 +161,7 @@ impl Launch<'_> {
             ("PRS_MLFLOW_FOLDER", tracked.to_string_lossy().into_owned()),
             ("AZUREML_RUN_ID", self.job.id.clone()),
             ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
-            ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.len().to_string()),
+            (COUNT_VARIABLE, self.settings.host.gpus.count().to_string()),
         ];
         // Spans that a script makes are then those of its job.
         let job = traces::is_on().then(|| TraceParent::of_job(&self.job.id, self.job.incarnation));
@@ -176,7 +182,7 @@ impl Launch<'_> {
                 stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
             },
             variables: own.chain(users).collect(),
-            gpu,
+            gpu: self.settings.host.gpus.variables(gpu).to_vec(),
             lanes: start.concurrency.most as usize,
             mount: self.mount.cloned(),
             mark: Mark::new(&self.job.id, &token),

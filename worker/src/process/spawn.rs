@@ -18,6 +18,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use crate::host::descendants::{Mark, TOKEN_VARIABLE};
+use crate::host::gpu::Variable;
 use crate::inputs::Mount;
 
 /// Everything that makes one process.
@@ -38,7 +39,7 @@ pub(crate) struct ProcessSettings {
     /// Variables to set.
     pub(crate) variables: Vec<(String, String)>,
     /// Index of its GPU.
-    pub(crate) gpu: Option<u32>,
+    pub(crate) gpu: Vec<Variable>,
     /// Mini-batches that it may have under way at once.
     pub(crate) lanes: usize,
     /// What it enters before it begins.
@@ -105,7 +106,6 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         .args(["-m", "azureml_user.parallel_run.process"])
         .current_dir(working_dir.path())
         .kill_on_drop(true)
-        .env_remove("CUDA_VISIBLE_DEVICES")
         // A server of the host's is not the job's.
         .env_remove("MLFLOW_TRACKING_URI")
         .env_remove("MLFLOW_RUN_ID")
@@ -113,9 +113,7 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         .env("PYTHONPATH", python_path(settings))
         .env(TOKEN_VARIABLE, &settings.token);
     direct(&mut command, &settings.streams)?;
-    if let Some(gpu) = settings.gpu {
-        command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
-    }
+    command.envs(settings.gpu.iter().map(|(name, value)| (name, value)));
     let inherited = [
         (SOCKET_VARIABLE, theirs.as_fd().try_clone_to_owned()),
         (PAGE_VARIABLE, page.descriptor().try_clone_to_owned()),
