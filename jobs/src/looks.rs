@@ -190,12 +190,16 @@ fn told(record: &JobRecord, parts: &HashMap<&'static str, Bytes>) -> Option<(Job
         eta_seconds: None,
         init_failures: small(live.init.failures),
         failed_tries: before.failed_tries.max(live.failed_tries.saturating_sub(live.node_losses)),
+        at_work: Box::default(),
         progress,
         ..before.clone()
     };
-    // As the ledger's counts tell it: of a job that was resumed, what was done before counts, too.
     if record.incarnation == 1 {
         status.set_rate(status.progress.ended(), status.progress.items, status.seconds);
+    } else if let Some(rate) = live.rates.last() {
+        // What was done before this start counts among the outcomes.
+        let of = |per_second: f64| (per_second * status.seconds).round() as u64;
+        status.set_rate(of(rate.per_second), of(rate.items_per_second), status.seconds);
     }
     Some((state, status))
 }
@@ -203,7 +207,7 @@ fn told(record: &JobRecord, parts: &HashMap<&'static str, Bytes>) -> Option<(Job
 #[cfg(test)]
 mod tests {
     use prs_common::job::JobSpec;
-    use prs_common::statistics::InitState;
+    use prs_common::statistics::{InitState, Rate};
 
     use super::*;
 
@@ -228,8 +232,14 @@ mod tests {
     }
 
     fn told_of(live: &Live) -> Option<(JobState, Status)> {
+        told_in(1, live)
+    }
+
+    /// What is told in this start of the job.
+    fn told_in(start: u32, live: &Live) -> Option<(JobState, Status)> {
         let spec = JobSpec::new("job", "/code", "main.py", vec![]);
-        let record = JobRecord::new("job-1".to_owned(), String::new(), spec);
+        let mut record = JobRecord::new("job-1".to_owned(), String::new(), spec);
+        record.incarnation = start;
         told(&record, &[(Live::NAME, Bytes::from(statistics::encode(live)))].into())
     }
 
@@ -240,6 +250,10 @@ mod tests {
         assert_eq!((state, progress.ended(), progress.items_failed()), (JobState::Running, 42, 4));
         assert_eq!((status.per_second, status.eta_seconds), (2.0, Some(29.0)));
         assert_eq!((status.nodes, status.failed_tries), (3, 7));
+        let rates = vec![Rate { over_s: 20.0, per_second: 1.0, items_per_second: 4.0 }];
+        let resumed = Live { incarnation: 2, rates, ..live() };
+        let status = told_in(2, &resumed).unwrap().1;
+        assert_eq!((status.per_second, status.items_per_second), (1.0, 4.0), "of this start alone");
         assert_eq!(status.progress.conclusion, None);
         let ends = Live { ends_as: "canceled".into(), ends_why: "canceled by ana".into(), ..live() };
         let end = told_of(&ends).unwrap().1.progress.conclusion.unwrap();

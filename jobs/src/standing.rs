@@ -105,7 +105,8 @@ impl Shown {
     /// One line about where the job stands; nothing where nothing is known.
     pub fn line(&self) -> Option<String> {
         let shown = self.clone().honest();
-        let counts = shown.state.map(|state| describe(state, &shown.status));
+        let unknown = self.standing.waits_for().map(|_| "not known".to_owned());
+        let counts = shown.state.map(|state| describe(state, &shown.status)).or(unknown);
         let parts: Vec<_> = counts.into_iter().chain(self.remark()).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
@@ -327,7 +328,7 @@ mod tests {
     fn a_job_of_which_nothing_is_known_waits_for_a_server_or_says_nothing() {
         assert_eq!(Shown::default().line(), None);
         let line = waits(Shown::default(), "Redis", Some(61.0)).line().unwrap();
-        assert_eq!(line, "waiting for Redis for 1 min 01 s so far: connection refused");
+        assert_eq!(line, "not known; waiting for Redis for 1 min 01 s so far: connection refused");
     }
 
     #[test]

@@ -44,7 +44,8 @@ def display_for(progress: bool) -> Display:
 def line(status: Status) -> str:
     """A job in a line."""
     done, all_of_them = status.mini_batches.ended, status.mini_batches.scheduled
-    parts = [f"{status.state} {_time(status.seconds)}"]
+    waited = status.record.get("waited_seconds", 0.0)
+    parts = [f"{status.state} {_time(waited + status.seconds)}"]
     if all_of_them:
         filled = _WIDTH * done // all_of_them
         parts.append(f"{'█' * filled}{'░' * (_WIDTH - filled)}")

@@ -129,7 +129,7 @@ class Status:
 
     `state` is `queued`, `scheduling`, `running`, `finalizing`, or at the end `completed`, `failed` or
     `canceled`. `complete` is true when the job completed with every item; `failures_allowed` when its job
-    file says that some may be missing. `seconds` is how long the last start took so far, `eta_seconds` how
+    file says that some may be missing. `seconds` is how long the last start ran so far, `eta_seconds` how
     much is left, where that is known. `output` is the folder of the output and `output_file` the result
     file in it, paths or URLs; `logs` the folder of the logs. `reused_from` is the job whose output this
     one was given. `record` is the whole record, as `prs status -o json` prints it."""

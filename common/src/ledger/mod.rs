@@ -35,9 +35,9 @@ pub use error::{LedgerError, LedgerErrorKind};
 pub use history::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
 pub use index::{EndKind, EndedJob, Filling, IndexChanges, IndexedJob, Noted};
 pub use nodes::{
-    IdleWorker, InitFailure, MOST_DETAIL, MOST_KILLED_FOR, MOST_LONGEST, MOST_PROCESSES, MOST_RUNNING,
-    MOST_SEEN_ERRORS, NodeInfo, NodeLoad, NodeReport, NodeView, OF_MODEL, OF_SIDE_INPUT, PrintedLine,
-    ProcessExit, ProcessView, SeenError, TryUnderWay,
+    HeldMiniBatch, IdleWorker, InitFailure, MOST_DETAIL, MOST_KILLED_FOR, MOST_LONGEST, MOST_PROCESSES,
+    MOST_RUNNING, MOST_SEEN_ERRORS, NodeInfo, NodeLoad, NodeReport, NodeView, OF_MODEL, OF_SIDE_INPUT,
+    PrintedLine, ProcessExit, ProcessView, SeenError, TryUnderWay,
 };
 pub use offers::{Bell, KnownJob, Offer, Offered, Offers, Seats};
 pub use progress::{Checkpoint, CommittedSegment, Conclusion, JobProgress, JobState, Obstacle, ObstacleKind};

@@ -102,6 +102,10 @@ pub struct NodeReport {
     pub longest: Vec<TryUnderWay>,
     /// Tries of mini-batches that the user's code failed.
     pub failed_tries: u64,
+    /// Mini-batches that got their outcome from this node.
+    pub ended: u64,
+    /// Their input items.
+    pub ended_items: u64,
     /// The first distinct errors, [`MOST_SEEN_ERRORS`] at most.
     pub errors: Vec<SeenError>,
     /// The last failure to import the script or of `init()`, for the list of errors.
@@ -160,6 +164,20 @@ record! {
         pub started_us: u64,
         /// How it ended; nothing while it is up.
         pub exit: Option<ProcessExit>,
+        /// The mini-batch that it has had longest; nothing where it has none.
+        pub holds: Option<HeldMiniBatch>,
+    }
+}
+
+record! {
+    /// A mini-batch that a process has under way.
+    pub struct HeldMiniBatch {
+        /// The mini-batch.
+        pub index: MiniBatchIndex,
+        /// Since when, microseconds since the Unix epoch, by the clock of the node.
+        pub since_us: u64,
+        /// Mini-batches that the process has under way, this one among them.
+        pub of: u64,
     }
 }
 
@@ -271,6 +289,13 @@ pub struct NodeView {
     pub silent: Duration,
     /// Whether it left in order.
     pub left: bool,
+}
+
+impl NodeView {
+    /// Returns the time since a moment of the clock of the node, however far that is from the clock of this host.
+    pub fn since(&self, us: u64) -> Duration {
+        Duration::from_micros(self.report.now_us.saturating_sub(us)) + self.silent
+    }
 }
 
 #[cfg(test)]

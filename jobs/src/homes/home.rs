@@ -21,6 +21,7 @@ use prs_common::ledger::{JobLedger, JobState};
 use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job::record::{JobRecordError, Output};
+use prs_orchestrator::job::targets::wanted_nodes;
 use prs_orchestrator::{JobRecord, JobResult};
 use prs_worker::opener;
 use tokio::sync::watch::Sender;
@@ -104,7 +105,21 @@ impl Seen {
     /// The job as it is shown.
     pub fn shown(&self) -> Shown {
         let JobRecord { state, status, .. } = &self.record;
-        Shown { state: Some(*state), status: status.clone(), standing: self.standing.clone() }
+        let state = Some(*state).filter(|_| self.is_known());
+        Shown { state, status: status.clone(), standing: self.standing.clone() }
+    }
+
+    /// Whether it is known where the job stands. While the ledger of a fleet gives no answer, storage knows how the job was
+    /// handed in, and no more.
+    pub fn is_known(&self) -> bool {
+        self.result.state.is_final() || self.standing.waits_for.is_none()
+    }
+
+    /// Returns how many nodes the job can use now; 0 once it has ended, and of a pipeline, whose steps have the nodes.
+    pub fn nodes_wanted(&self) -> u64 {
+        let JobRecord { spec, status, pipeline, .. } = &self.record;
+        let wants = !self.result.state.is_final() && pipeline.is_none();
+        if wants { wanted_nodes(spec.node_count, Some(&status.progress)) } else { 0 }
     }
 }
 

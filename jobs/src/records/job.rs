@@ -8,7 +8,9 @@ use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
 use prs_orchestrator::job::findings::{LastStart, Surplus};
 use prs_orchestrator::job::membership::Workers;
-use prs_orchestrator::job::record::{self, ItemCounts, MiniBatchCounts, StartResult, StepResult};
+use prs_orchestrator::job::record::{
+    self, ItemCounts, MiniBatchCounts, ProcessAtWork, StartResult, StepResult,
+};
 use serde::Serialize;
 
 use super::DistinctError;
@@ -24,6 +26,9 @@ pub struct Job {
     pub job_id: String,
     /// Its name in the job file.
     name: String,
+    /// Whether state and counts are those of now; false while the ledger of the fleet gives no answer (`waits_for`): they are then of
+    /// the moment when the job was handed in.
+    known: bool,
     /// Its state. `completed`, `failed` and `canceled` are final.
     #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::states"))]
     pub state: JobState,
@@ -44,8 +49,10 @@ pub struct Job {
     /// When `prs gc` may remove it: UTC, RFC 3339; null before its end, and where it is kept until `rm` removes it.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     keep_until: Option<String>,
-    /// How long the last start of the job took, or takes so far.
+    /// How long the last start of the job ran, or has been running: since its first node joined.
     pub seconds: f64,
+    /// How long it waited for that node, or waits so far.
+    waited_seconds: f64,
     /// Counts of mini-batches.
     pub mini_batches: MiniBatchCounts,
     /// Counts of items.
@@ -78,8 +85,12 @@ pub struct Job {
     starts: Vec<StartResult>,
     /// Nodes that serve the job at the moment.
     nodes: u32,
+    /// Nodes that it can use now: `node_count` until all is planned, then no more than there are mini-batches without an outcome.
+    nodes_wanted: u64,
     /// Processes that are up at the moment.
     processes: u32,
+    /// Those of them that have a mini-batch, by node and number; of more than 256, those that have had theirs longest.
+    at_work: Vec<AtWork>,
     /// Mini-batches that end per second at the moment.
     per_second: f64,
     /// Seconds to the end, where they can be estimated.
@@ -160,6 +171,23 @@ struct Printed {
     line: String,
 }
 
+/// A process that has a mini-batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct AtWork {
+    /// The node of the process.
+    node_id: u32,
+    /// The name of the process.
+    process: String,
+    /// The mini-batch that it has had longest.
+    minibatch_index: u64,
+    /// Since when: UTC, RFC 3339.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
+    since: String,
+    /// Mini-batches that it has under way, this one among them.
+    mini_batches: u64,
+}
+
 /// How a job ends.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -179,7 +207,8 @@ impl Job {
 
     /// A job as it is seen.
     pub fn seen(seen: &Seen) -> Self {
-        Self::new(&seen.result, seen.shown().honest())
+        let job = Self::new(&seen.result, seen.shown().honest());
+        Self { known: seen.is_known(), nodes_wanted: seen.nodes_wanted(), ..job }
     }
 
     fn new(result: &JobResult, Shown { status, standing, .. }: Shown) -> Self {
@@ -193,6 +222,7 @@ impl Job {
         Self {
             job_id: result.job_id.clone(),
             name: result.name.clone(),
+            known: true,
             state: result.state,
             reason: result.reason.clone(),
             reused_from: result.reused.clone(),
@@ -202,6 +232,7 @@ impl Job {
             ended_at: result.ended_us.map(format_us),
             keep_until: result.kept_until_us.map(format_us),
             seconds: result.seconds,
+            waited_seconds: result.waited_seconds,
             mini_batches: result.mini_batches,
             items: result.items,
             mini_batches_missing: findings.mini_batches_missing,
@@ -217,11 +248,13 @@ impl Job {
             logs: result.logs.trim_end_matches('/').to_owned(),
             starts: result.starts.clone(),
             nodes: if running { status.nodes } else { 0 },
+            nodes_wanted: 0,
             processes: if running { status.processes } else { 0 },
+            at_work: status.at_work.into_iter().filter(|_| running).map(AtWork::from).collect(),
             per_second: if running { status.per_second } else { 0.0 },
             eta_seconds: status.eta_seconds.filter(|_| running),
             first_errors: errors.into_iter().map(FirstError::from).collect(),
-            printed: status.printed.filter(|_| running).map(Printed::from),
+            printed: status.printed.filter(|_| running).map(|line| Printed::from(*line)),
             preparing: status.preparing.filter(|_| running),
             conclusion: status.progress.conclusion.filter(|_| running).map(Decided::from),
             workers: standing.workers,
@@ -253,6 +286,13 @@ impl From<SeenError> for FirstError {
 impl From<PrintedLine> for Printed {
     fn from(PrintedLine { at_us, node_id, process, line }: PrintedLine) -> Self {
         Self { at: format_us(at_us), node_id, process, line }
+    }
+}
+
+impl From<ProcessAtWork> for AtWork {
+    fn from(ProcessAtWork { node_id, process, index, since_us, of }: ProcessAtWork) -> Self {
+        let (process, since) = (format!("process{process:03}"), format_us(since_us));
+        Self { node_id, process, minibatch_index: index, since, mini_batches: of }
     }
 }
 

@@ -83,24 +83,32 @@ struct Wanting {
     unmoved: Option<Duration>,
 }
 
+/// Returns how many nodes a job can use now that asks for `asked`. Without its counts it can use all of these.
+pub fn wanted_nodes(asked: u32, progress: Option<&JobProgress>) -> u64 {
+    let asked = u64::from(asked).max(1);
+    match progress {
+        // One has to end it, whatever is left.
+        Some(progress) if progress.conclusion.is_some() => 1,
+        Some(progress) if progress.checkpoint.complete => left(progress).clamp(1, asked),
+        // How much there is to do is not known yet.
+        _ => asked,
+    }
+}
+
+/// Returns how many mini-batches are planned and without an outcome.
+fn left(progress: &JobProgress) -> u64 {
+    progress.checkpoint.scheduled.saturating_sub(progress.ended())
+}
+
 impl Wanting {
     /// Mini-batches that are planned and without an outcome.
     fn left(&self) -> u64 {
-        self.progress
-            .as_ref()
-            .map_or(0, |progress| progress.checkpoint.scheduled.saturating_sub(progress.ended()))
+        self.progress.as_ref().map_or(0, left)
     }
 
     /// Nodes that it can use now.
     fn wanted(&self) -> u64 {
-        let asked = u64::from(self.asked);
-        match &self.progress {
-            // One has to end it, whatever is left.
-            Some(progress) if progress.conclusion.is_some() => 1,
-            Some(progress) if progress.checkpoint.complete => self.left().clamp(1, asked.max(1)),
-            // How much there is to do is not known yet.
-            _ => asked.max(1),
-        }
+        wanted_nodes(self.asked, self.progress.as_ref())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::ledger::JobState;
+use prs_common::ledger::{JobState, NodeView};
 use prs_common::segment::TryStatus;
 
 use super::count;
@@ -61,6 +61,16 @@ pub fn tries(counts: TryCounts) -> Option<String> {
         made_good if made_good == failed => format!("{failed} failed; later tries made all of them good"),
         made_good => format!("{failed} failed; later tries made {made_good} of them good"),
     })
+}
+
+/// How a node was lost that had mini-batches in hand.
+pub(crate) fn lost_node(node: &NodeView) -> String {
+    let (info, in_hand) = (&node.info, count(node.report.in_hand, "mini-batch"));
+    let host = if info.host.is_empty() { &info.ip } else { &info.host };
+    format!(
+        "worker {} on {host} was not heard of any more, with {in_hand} in hand: other nodes run what had no outcome",
+        info.worker
+    )
 }
 
 /// Tells how many processes were replaced, because mini-batches failed in them; `None` if none was.
@@ -136,6 +146,7 @@ mod tests {
             mini_batches: MiniBatchCounts { scheduled: 80, succeeded: 80 - failed, failed },
             items: ItemCounts { total: items.0, succeeded: items.0 - items.1, failed: items.1 },
             seconds: 1.0,
+            waited_seconds: 0.0,
             starts: Vec::new(),
             findings: Findings { mini_batches_missing: failed, ..Findings::default() },
             steps: Vec::new(),

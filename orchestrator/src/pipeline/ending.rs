@@ -2,6 +2,7 @@
 //!
 //! All of it may be done twice: the outputs are those of steps that have ended, and the record takes one result.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use prs_common::end_reason::EndReason;
@@ -224,7 +225,9 @@ fn result(record: &JobRecord, ended: &Ended<'_>) -> JobResult {
     let reason =
         reason.map(|reason| if is_one_job { reason.replacen(" of the pipeline", "", 1) } else { reason });
     let ended_us = now_us();
-    let seconds = (ended_us.saturating_sub(record.started_us) as f64 / 1e3).round() / 1e3;
+    let waited_seconds = waited(record, ended.views);
+    let seconds = ended_us.saturating_sub(record.started_us) as f64 / 1e6 - waited_seconds;
+    let seconds = (seconds.max(0.0) * 1e3).round() / 1e3;
     if let Some(main) = main_result(record, ended) {
         // What is in front of the main step only put its data together.
         return JobResult {
@@ -234,6 +237,7 @@ fn result(record: &JobRecord, ended: &Ended<'_>) -> JobResult {
             state,
             reason: main.last_end().1.map(str::to_owned).or(reason),
             seconds,
+            waited_seconds,
             steps,
             findings: Findings { last_start: None, ..main.findings },
             ..main
@@ -249,15 +253,52 @@ fn result(record: &JobRecord, ended: &Ended<'_>) -> JobResult {
         state,
         reason,
         reused: None,
-        output: Output { uri: ended.storage.uri(layout::OUTPUT), ..Output::default() },
+        output: output(record, ended),
         logs: ended.storage.uri(layout::LOGS),
         mini_batches,
         items,
         seconds,
+        waited_seconds,
         starts: Vec::new(),
         findings,
         steps,
     }
+}
+
+/// How long this start of a pipeline waited for a worker: as long as the step did that began first.
+fn waited(record: &JobRecord, views: &[StepView]) -> f64 {
+    let of_start = views.iter().filter_map(|view| view.record.as_ref());
+    let first =
+        of_start.filter(|step| step.started_us >= record.started_us).min_by_key(|step| step.started_us);
+    first.and_then(|step| step.result.as_ref()).map_or(0.0, |result| result.waited_seconds)
+}
+
+/// The output of a pipeline: the rows and bytes of the result files that are in it.
+fn output(record: &JobRecord, ended: &Ended<'_>) -> Output {
+    let mut output = Output { uri: ended.storage.uri(layout::OUTPUT), ..Output::default() };
+    let Some(plan) = &record.pipeline else { return output };
+    let mut counted = HashSet::new();
+    for bound in &plan.pipeline.outputs {
+        let view = ended.views.iter().find(|view| view.name == bound.step);
+        let view = view.filter(|view| view.state == StepState::Completed);
+        let path = plan.pipeline.step(&bound.step).and_then(|step| step.outputs.get(&bound.output));
+        let result = view.and_then(|view| view.record.as_ref()?.result.as_ref());
+        let Some((result, path)) = result.zip(path) else { continue };
+        if is_in(&result.output, path) && counted.insert(&bound.step) {
+            output.rows += result.output.rows;
+            output.bytes += result.output.bytes;
+        }
+    }
+    output
+}
+
+/// Whether the result file of a step is what lies under `path` in its output folder, or within that.
+fn is_in(output: &Output, path: &str) -> bool {
+    let name = output.file().and_then(|file| file.rsplit_once('/')).map(|(_, name)| name);
+    name.is_some_and(|name| {
+        let path = path.trim_matches('/');
+        path.is_empty() || path == name
+    })
 }
 
 /// How the step ended that the pipeline is in the eyes of the user; nothing where it did not run, or there is none.
@@ -313,6 +354,7 @@ pub async fn end_unrun(
         mini_batches: (&nothing).into(),
         items: (&nothing).into(),
         seconds: 0.0,
+        waited_seconds: 0.0,
         starts: Vec::new(),
         findings: Findings { failures_allowed: record.spec.failures_allowed, ..Findings::default() },
         steps: Vec::new(),
@@ -328,7 +370,24 @@ pub async fn end_unrun(
 
 #[cfg(test)]
 mod tests {
-    use super::way;
+    use super::{Output, is_in, way};
+
+    #[test]
+    fn rows_are_in_the_output_of_a_pipeline_that_has_the_result_file_or_its_folder() {
+        let file =
+            Output { uri: "/r/output/rows.txt".into(), sha256: Some(String::new()), ..Output::default() };
+        let folder = Output { uri: "/r/output/".into(), ..Output::default() };
+        let table = [
+            (&file, "", true),
+            (&file, "rows.txt", true),
+            (&file, "sum.txt", false),
+            (&file, "parts/", false),
+            (&folder, "", false),
+        ];
+        for (output, path, expected) in table {
+            assert_eq!(is_in(output, path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn a_way_goes_up_and_down_again() {

@@ -6,7 +6,7 @@ use prs_common::job::{JobSpec, OutputAction};
 use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
 
-use super::progress_overview::duration;
+use super::progress_overview::time_of;
 use super::starts;
 use crate::job::findings::Findings;
 use crate::job::record::JobResult;
@@ -39,7 +39,7 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         result.job_id,
         result.name,
         format_us(result.ended_us.unwrap_or_else(now_us)),
-        duration(result.seconds),
+        time_of(result),
         counts.scheduled,
         counts.succeeded,
         counts.failed,

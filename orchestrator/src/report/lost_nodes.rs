@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use prs_common::ledger::NodeView;
 use prs_common::segment::TryStatus;
 
-use crate::job::count;
 use crate::job::errors::{ErrorGroup, Example};
+use crate::job::words;
 
 /// What stands for the class of the exception.
 const CATEGORY: &str = "NodeLost";
@@ -19,19 +19,9 @@ pub(super) struct LostNodes(BTreeMap<u32, String>);
 impl LostNodes {
     /// Takes note of a node as it was seen.
     pub(super) fn add(&mut self, node: &NodeView) {
-        let in_hand = node.report.in_hand;
-        if !node.left || in_hand == 0 {
-            return;
+        if node.left && node.report.in_hand > 0 {
+            self.0.entry(node.node_id).or_insert_with(|| words::lost_node(node));
         }
-        let info = &node.info;
-        let host = if info.host.is_empty() { &info.ip } else { &info.host };
-        self.0.entry(node.node_id).or_insert_with(|| {
-            format!(
-                "worker {} on {host} was not heard of any more, with {} in hand: other nodes run what had no outcome",
-                info.worker,
-                count(in_hand, "mini-batch")
-            )
-        });
     }
 
     /// All of them as one error; nothing where none was lost.
@@ -57,7 +47,6 @@ mod tests {
     use prs_common::ledger::{NodeInfo, NodeReport};
 
     use super::*;
-    use crate::job::words;
 
     fn node(node_id: u32, left: bool, in_hand: u64) -> NodeView {
         let info =

@@ -7,7 +7,10 @@ use prs_common::ledger::{JobProgress, JobState};
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::{format_day, now_us};
 
-use crate::job::record::Status;
+use crate::job::record::{JobResult, Status};
+
+/// A wait for a worker is told that took so long, seconds.
+const A_WAIT: f64 = 1.0;
 
 /// The overview of one job.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub fn describe(state: JobState, status: &Status) -> String {
     );
     if let Some(seconds) = status.eta_seconds {
         let _ = write!(text, ", about {} left", duration(seconds));
+    } else if let Some((index, seconds)) = status.waits_for_last() {
+        let _ = write!(text, ", waiting for mini-batch {index}, {}", duration(seconds));
     }
     text
 }
@@ -77,9 +82,34 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// How long a job ran, and how long it waited for a worker before that.
+pub fn time_of(result: &JobResult) -> String {
+    let waited = Some(result.waited_seconds).filter(|waited| *waited >= A_WAIT);
+    let beside = waited.map(|waited| format!(", after {} without a worker", duration(waited)));
+    format!("{}{}", duration(result.seconds), beside.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
+    use prs_common::ledger::Checkpoint;
+
     use super::*;
+    use crate::job::record::ProcessAtWork;
+
+    #[test]
+    fn the_end_is_estimated_or_waits_for_a_mini_batch() {
+        let checkpoint = Checkpoint { scheduled: 8, complete: true, ..Checkpoint::default() };
+        let progress = JobProgress { checkpoint, succeeded: 7, items: 7, ..JobProgress::default() };
+        let at_work = [ProcessAtWork { index: 7, of: 1, ..ProcessAtWork::default() }].into();
+        let mut status = Status { progress, at_work, updated_us: 11_000_000, ..Status::default() };
+        let counts = "running: 7 of 8 mini-batches processed, 0 failed, 7 items, 0 mini-batches/s";
+        assert_eq!(
+            describe(JobState::Running, &status),
+            format!("{counts}, waiting for mini-batch 7, 11.0 s")
+        );
+        status.eta_seconds = Some(2.0);
+        assert_eq!(describe(JobState::Running, &status), format!("{counts}, about 2.0 s left"));
+    }
 
     #[test]
     fn rates_are_told_however_small() {

@@ -274,14 +274,14 @@ impl Watch<'_> {
         // could not find any more.
         self.renew().await?;
         let _ = tree::remove_file(&self.reserve);
-        let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
-        let known = (catalog, self.journal.init_errors());
+        let took = (self.memory.started.elapsed(), self.status.waited_seconds);
+        let known = (self.catalog.as_deref(), self.journal.init_errors());
         let mut result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
         let PlanNotes { left_out, types_differ } = plan_notes(self.job).await;
         (result.findings.left_out, result.findings.types_differ) = (left_out, types_differ);
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
-        self.status.eta_seconds = None;
+        (self.status.eta_seconds, self.status.at_work) = (None, Box::default());
         self.record.status = self.status.clone();
         // Their files here come with the last reports: on a full disk this room is the record's.
         self.record.statistics = self.put_statistics(&end.reason).await;
@@ -463,7 +463,8 @@ pub(crate) async fn fail_at_once(
     job.ledger.set_state(conclusion.state, fence).await?;
     let progress = job.ledger.progress().await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let result = result(job, &record, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
+    let known = (None, Vec::new());
+    let result = result(job, &record, &conclusion, nothing(job), &progress, (took, 0.0), known);
     record.end_with(result.clone());
     let result = record.result.clone().unwrap_or(result);
     match record.write_unless_ended(&*job.storage).await {
@@ -494,6 +495,11 @@ async fn kept(job: &JobContext, rows: u64) -> Result<Output, StorageError> {
     }
 }
 
+/// Seconds without what is less than a millisecond.
+fn in_millis(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
 /// The output of a job that has none.
 pub(super) fn nothing(job: &JobContext) -> Output {
     Output { uri: job.output.uri(""), ..Output::default() }
@@ -505,7 +511,7 @@ fn result(
     end: &Conclusion,
     output: Output,
     progress: &JobProgress,
-    took: Duration,
+    (since_asked, waited): (Duration, f64),
     (catalog, init_errors): (Option<&Catalog>, Vec<ErrorGroup>),
 ) -> JobResult {
     let ended_us = now_us();
@@ -523,7 +529,8 @@ fn result(
         logs: job.logs_uri.clone(),
         mini_batches: progress.into(),
         items: progress.into(),
-        seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
+        seconds: in_millis((since_asked.as_secs_f64() - waited).max(0.0)),
+        waited_seconds: in_millis(waited),
         starts: catalog.map(|catalog| starts::results(record, catalog)).unwrap_or_default(),
         findings: findings(&job.spec, end.state, progress, catalog, init_errors),
         steps: Vec::new(),

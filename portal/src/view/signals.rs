@@ -63,7 +63,7 @@ pub fn signals(facts: &Facts) -> Signals {
     let (scheduled, succeeded, failed) = facts.mini_batches;
     let wanted = u64::from(facts.spec.node_count);
     let nodes = match (&facts.fleet, live) {
-        (Some(fleet), _) => (fleet.nodes, wanted),
+        (Some(fleet), _) => (fleet.nodes, live.map_or(wanted, |live| live.nodes_wanted)),
         (None, Some(live)) => (live.nodes, live.nodes_wanted),
         (None, None) => (1, 1),
     };

@@ -16,11 +16,11 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
     if format == Format::Json {
         output::json(&Job::ended(&result))?;
     } else {
-        let mut rows = vec![
-            ("output", result.output.uri.clone()),
-            ("rows", result.output.rows.to_string()),
-            ("bytes", result.output.bytes.to_string()),
-        ];
+        let (output, mut rows) = (&result.output, vec![("output", result.output.uri.clone())]);
+        // What commands of a pipeline write has no rows that prs knows.
+        if result.steps.is_empty() || output.bytes > 0 {
+            rows.extend([("rows", output.rows.to_string()), ("bytes", output.bytes.to_string())]);
+        }
         rows.extend(words::missing(&result).map(|missing| ("note", missing)));
         output::pairs(&rows)?;
     }

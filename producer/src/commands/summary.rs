@@ -1,7 +1,6 @@
 //! How a job ended: the counts, what is missing and why, and which commands come next.
 
 use std::fmt::Write;
-use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,7 +13,7 @@ use prs_orchestrator::JobResult;
 use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::job::{count, words};
 use prs_orchestrator::report::page;
-use prs_orchestrator::report::progress_overview::duration;
+use prs_orchestrator::report::progress_overview::{duration, time_of};
 
 use crate::cli::Format;
 use crate::failure::{Code, Failure};
@@ -38,15 +37,21 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
     Ok(code.into())
 }
 
-/// The exit code for how a job ended; what is wrong with it is told.
+/// The exit code for how a job ended; what is wrong with it is told. What the summary on standard output says already stands
+/// there once: a program that reads JSON leaves it to a person on standard error.
 pub(super) fn code(format: Format, result: &JobResult) -> Code {
+    let has_summary = format == Format::Table;
+    let unless_said = |text: &str| if has_summary { String::new() } else { format!(": {text}") };
+    let logs = result.logs.trim_end_matches('/');
     if let (Some(last), Some(told)) = (&result.findings.last_start, words::last_start(result)) {
-        output::print_error(format_args!("{told}\nsee {}/job_result.txt", result.logs.trim_end_matches('/')));
+        let told = if has_summary { format!("start {} {}", last.start, last.state.as_str()) } else { told };
+        output::print_error(format_args!("{told}\nsee {logs}/job_result.txt"));
         return if last.state == JobState::Canceled { Code::Interrupted } else { Code::Failed };
     }
     match result.state {
         JobState::Completed if result.findings.lacks_unexpectedly() => {
             if let Some(missing) = words::missing(result) {
+                let missing = if has_summary { "items are missing".to_owned() } else { missing };
                 output::print_error(format_args!(
                     "{missing} (exit code 10: the job file does not say how many may be, with error_threshold, allowed_failed_count or allowed_failed_percent)"
                 ));
@@ -56,11 +61,7 @@ pub(super) fn code(format: Format, result: &JobResult) -> Code {
         JobState::Completed => Code::Completed,
         JobState::Canceled => Code::Interrupted,
         _ => {
-            let reason = result.reason.as_deref().unwrap_or("for no known reason");
-            // People have it above, unless standard output went elsewhere.
-            let is_seen = format == Format::Table && io::stdout().is_terminal();
-            let reason = if is_seen { String::new() } else { format!(": {reason}") };
-            let logs = result.logs.trim_end_matches('/');
+            let reason = unless_said(result.reason.as_deref().unwrap_or("for no known reason"));
             output::print_error(format_args!("the job failed{reason}\nsee {logs}/job_result.txt"));
             Code::Failed
         }
@@ -106,7 +107,7 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
     rows.extend(findings.surplus.iter().map(|surplus| ("note", words::surplus(surplus))));
     rows.extend(findings.left_out.iter().chain(&findings.types_differ).map(|told| ("note", told.clone())));
     rows.extend(result.steps.iter().map(|step| ("step", format!("{}: {}", step.name, of_step(step)))));
-    rows.push(("time", duration(result.seconds)));
+    rows.push(("time", time_of(result)));
     if result.state == JobState::Completed {
         let output = &result.output;
         let size = match output.sha256 {
@@ -231,6 +232,7 @@ mod tests {
             mini_batches: MiniBatchCounts { scheduled: 80, succeeded: 80, failed: 0 },
             items: ItemCounts { total: 400, succeeded: 400, failed: 0 },
             seconds: 3.6,
+            waited_seconds: 0.0,
             starts: Vec::new(),
             findings: Findings { complete: true, ..Findings::default() },
             steps: Vec::new(),
@@ -301,6 +303,18 @@ and 1 other error
   prs resume flaky-1               runs 4 mini-batches again
 ";
         assert_eq!(text(&result, "flaky-1", Some(Path::new("/h"))), expected);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_counted_and_a_wait_stands_beside_the_run() {
+        let mut result = result(JobState::Failed);
+        result.mini_batches = MiniBatchCounts { scheduled: 2, succeeded: 0, failed: 0 };
+        (result.items, result.waited_seconds) = (ItemCounts::default(), 12.0);
+        result.reason = Some("the script cannot be imported".into());
+        let text = text(&result, "flaky-1", None);
+        assert!(text.contains("\nmini-batches  2 scheduled, 0 succeeded, 0 failed\ntime  "), "{text}");
+        assert!(text.contains("\ntime          3.6 s, after 12.0 s without a worker\n"), "{text}");
+        assert_eq!(text.matches("the script cannot be imported").count(), 1, "{text}");
     }
 
     #[test]

@@ -111,20 +111,19 @@ fn counts(status: &Status) -> Vec<Part> {
         parts.push(Part::ranked(1, format!("{items}/{}{more} items", checkpoint.items)));
     }
     parts.push(Part::ranked(2, rate(status.items_per_second, "items")));
-    // The last mini-batch may hang.
     let left = status.eta_seconds.filter(|seconds| *seconds >= 1.0);
     let left = left.map(|seconds| format!("{} left", in_whole_seconds(seconds)));
     parts.extend(left.map(|left| Part::ranked(3, left)));
+    parts.extend(status.waits_for_last().map(|(index, seconds)| {
+        let seconds = in_whole_seconds(seconds);
+        Part::kept(format!("waiting for mini-batch {index}, {seconds}")).or(format!("for {index}, {seconds}"))
+    }));
     parts
 }
 
 fn loading(status: &Status) -> Part {
-    if let Some(preparing) = status.preparing.as_ref().filter(|_| status.processes == 0) {
-        if [OF_SIDE_INPUT, OF_MODEL].iter().any(|label| preparing.starts_with(label)) {
-            return Part::kept(preparing.clone()).or("waiting for a side input".to_owned());
-        }
-        return Part::kept(format!("preparing the environment: {preparing}"))
-            .or("preparing the environment".to_owned());
+    if let Some((does, short)) = describe_preparing(status) {
+        return Part::kept(does).or(short);
     }
     match (status.starting, status.processes) {
         (0, _) => Part::kept("starting processes"),
@@ -133,6 +132,15 @@ fn loading(status: &Status) -> Part {
             Part::kept(format!("import and init() in {processes}")).or(processes)
         }
     }
+}
+
+/// What a node does before it starts processes, and the same in fewer words; nothing where it does neither.
+pub(crate) fn describe_preparing(status: &Status) -> Option<(String, &'static str)> {
+    let preparing = status.preparing.as_ref().filter(|_| status.processes == 0)?;
+    if [OF_SIDE_INPUT, OF_MODEL].iter().any(|label| preparing.starts_with(label)) {
+        return Some((preparing.clone(), "waiting for a side input"));
+    }
+    Some((format!("preparing the environment: {preparing}"), "preparing the environment"))
 }
 
 /// What a process printed last, of a job that so many nodes serve.
@@ -175,6 +183,7 @@ pub(super) fn clock(elapsed: Duration) -> String {
 pub(super) mod tests {
     use prs_common::ledger::Checkpoint;
     use prs_orchestrator::job::membership::Workers;
+    use prs_orchestrator::job::record::ProcessAtWork;
 
     use super::*;
     use prs_jobs::standing::Standing;
@@ -229,6 +238,15 @@ pub(super) mod tests {
         let told = Facts::of(&shown, Duration::from_secs(4000)).line();
         let expected = "running 1:06:40  13/30 mini-batches  240/600 items  1.9 items/s  15 s left  2 tries, 1 mini-batch failed";
         assert_eq!(told, expected);
+        let mut last = running();
+        (last.status.updated_us, last.status.progress.succeeded, last.status.eta_seconds) =
+            (11_400_000, 29, None);
+        last.status.at_work = [ProcessAtWork { index: 0, of: 1, ..ProcessAtWork::default() }].into();
+        assert_eq!(
+            line(&last, 100),
+            "running 0:31  29/30 mini-batches  240/600 items  1.9 items/s  waiting for mini-batch 0, 11 s"
+        );
+        assert_eq!(line(&last, 37), "running 0:31  29/30  for 0, 11 s");
         shown.status.progress.checkpoint = Checkpoint { scheduled: 30, items: 30, ..Checkpoint::default() };
         assert!(line(&shown, 120).contains("  13/30+ mini-batches  1.9 items/s"), "{}", line(&shown, 120));
     }
@@ -256,7 +274,7 @@ pub(super) mod tests {
         );
         let text = "Downloading shards: 40 %".to_owned();
         let printed = PrintedLine { node_id: 1, process: "process003".into(), line: text, at_us: 0 };
-        shown.status.printed = Some(printed.clone());
+        shown.status.printed = Some(Box::new(printed.clone()));
         let told = "loading 0:31  import and init() in 2 of 2 processes  3 processes failed  process003: Downloading shards: 40 %";
         assert_eq!(line(&shown, 120), told);
         assert_eq!(line(&shown, 77), "loading 0:31  2 of 2 processes  3 failed  Downloading shards: 40 %");
@@ -264,7 +282,7 @@ pub(super) mod tests {
         shown.status.nodes = 2;
         assert!(line(&shown, 150).ends_with("  node 1 process003: Downloading shards: 40 %"));
         let mut shown = running();
-        shown.status.printed = Some(printed);
+        shown.status.printed = Some(Box::new(printed));
         assert!(!line(&shown, 120).contains("Downloading"), "another process starts");
         shown.status.progress.succeeded = 30;
         assert_eq!(line(&shown, 77), "ending 0:31  writing the result");

@@ -34,7 +34,8 @@ impl Lines {
     /// How long the job has been going on.
     pub(super) fn elapsed(&mut self, shown: &Shown, now: Instant) -> Duration {
         if !self.is_known && shown.state.is_some() {
-            let age = Duration::try_from_secs_f64(shown.status.seconds).unwrap_or_default();
+            let age = shown.status.seconds + shown.status.waited_seconds;
+            let age = Duration::try_from_secs_f64(age).unwrap_or_default();
             self.began = now.checked_sub(age).unwrap_or(now);
             self.is_known = true;
         }

@@ -28,8 +28,8 @@ use crate::terminal::signals::Signals;
 use crate::terminal::visible::one_line;
 use crate::terminal::{colours, output};
 
-pub(crate) use self::facts::describe_printed;
-pub(crate) use self::news::describe as describe_error;
+pub(crate) use self::facts::{describe_preparing, describe_printed};
+pub(crate) use self::news::{describe as describe_error, describe_lost};
 
 /// Between two lines that are drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);

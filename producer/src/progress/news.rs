@@ -1,11 +1,14 @@
-//! What is printed once, the moment it is known: the first of each distinct error, and what a fleet does not do for the job.
+//! What is printed once, the moment it is known: the first of each distinct error, a node that was lost, and what a fleet does
+//! not do for the job.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{MOST_SEEN_ERRORS, SeenError};
 use prs_jobs::paths::shown as shown_path;
 use prs_jobs::standing::Shown;
+use prs_orchestrator::job::record::LostNode;
 
 use crate::terminal::visible::one_line;
 
@@ -27,6 +30,7 @@ pub(super) enum Told {
 #[derive(Debug, Default)]
 pub(super) struct News {
     errors: Vec<SeenError>,
+    lost: BTreeSet<u32>,
     /// What there is to remark, since when, and when a remark was made.
     remark: Option<(String, Instant)>,
     remarked: Option<(String, Instant)>,
@@ -42,6 +46,8 @@ impl News {
                 told.push(Told::Error(describe(error)));
             }
         }
+        let lost = shown.status.lost.iter().filter(|node| self.lost.insert(node.node_id));
+        told.extend(lost.map(|node| Told::Note(one_line(&describe_lost(node)).into_owned())));
         told.extend(self.remark(shown.served(), now).map(Told::Note));
         told
     }
@@ -63,6 +69,11 @@ impl News {
         self.remarked = Some((remark.clone(), now));
         Some(remark)
     }
+}
+
+/// One line about a node that was lost.
+pub(crate) fn describe_lost(LostNode { node_id, text }: &LostNode) -> String {
+    format!("node {node_id} was lost: {text}")
 }
 
 /// One line about an error.
@@ -112,6 +123,16 @@ mod tests {
         assert_eq!(news.hear(&shown, now).len(), 2);
         shown.status.errors = vec![error(1, "TypeError")];
         assert_eq!(news.hear(&shown, now), [], "three are enough");
+    }
+
+    #[test]
+    fn a_node_that_was_lost_is_told_once() {
+        let (mut news, mut shown, now) = (News::default(), running(), Instant::now());
+        shown.status.lost =
+            [LostNode { node_id: 3, text: "worker w on h was not heard of".to_owned() }].into();
+        let told = "node 3 was lost: worker w on h was not heard of".to_owned();
+        assert_eq!(news.hear(&shown, now), [Told::Note(told)]);
+        assert_eq!(news.hear(&shown, now), []);
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::index::Summary;
 use crate::problem::{Kind, Problem};
 
 /// Keys that change of a job that runs though nothing happens: how long it has run, and what follows from that.
-const OF_TIME: [&str; 4] = ["seconds", "eta_seconds", "per_second", "items_per_second"];
+const OF_TIME: [&str; 6] =
+    ["seconds", "waited_seconds", "eta_seconds", "per_second", "items_per_second", "at_work"];
 
 /// Addresses about a job.
 #[derive(Debug, Serialize)]
@@ -238,7 +239,6 @@ pub(crate) struct JobObject {
     in_flight: Option<u64>,
     retried: Option<u64>,
     rows: u64,
-    nodes_wanted: u32,
     items_per_second: f64,
     thresholds: Vec<ThresholdLine>,
     /// What its author should know of the job file.
@@ -289,7 +289,6 @@ impl JobObject {
             in_flight: live.map(|live| runs(live.in_flight)),
             retried: live.map(|live| live.retried),
             rows: if has_ended { result.output.rows } else { live.map_or(0, |live| live.rows) },
-            nodes_wanted: spec.node_count,
             items_per_second: if has_ended { 0.0 } else { status.items_per_second },
             thresholds: live
                 .into_iter()

@@ -248,6 +248,7 @@ impl Simulation {
             mini_batches: MiniBatchCounts::from(&status.progress),
             items: ItemCounts::from(&status.progress),
             seconds,
+            waited_seconds: 0.0,
             starts: Vec::new(),
             findings: Findings {
                 mini_batches_missing: failed,
@@ -304,7 +305,7 @@ fn process(number: u32) -> ProcessView {
         tries: 100_000,
         failed_tries: 300,
         started_us: now_us(),
-        exit: None,
+        ..ProcessView::default()
     }
 }
 

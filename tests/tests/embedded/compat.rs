@@ -177,7 +177,7 @@ fn settings_among_the_arguments_of_a_native_job_count_and_reach_the_script() {
     write(text.replace("--error_threshold=4", "--error_threshold=1"));
     let failed = job.command(&["submit", "job.yml", "--run-dir", "second"]);
     failed.expect_code(42);
-    assert!(failed.stderr.contains("more than error_threshold 1 allows"), "{}", failed.stderr);
+    assert!(failed.stdout.contains("more than error_threshold 1 allows"), "{}", failed.stdout);
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
 
     let keys: Vec<_> = printed.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
+        "at_work",
         "complete",
         "conclusion",
         "distinct_errors",
@@ -106,6 +107,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "items",
         "job_id",
         "keep_until",
+        "known",
         "last_start",
         "left_out",
         "logs",
@@ -114,6 +116,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "mini_batches_unlisted",
         "name",
         "nodes",
+        "nodes_wanted",
         "output",
         "per_second",
         "preparing",
@@ -130,6 +133,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "surplus",
         "tries",
         "types_differ",
+        "waited_seconds",
         "waits_for",
         "workers",
     ];

@@ -197,6 +197,8 @@ fn two_workers_of_a_host_make_one_and_the_death_of_one_leaves_it_to_the_other() 
         wait_for("what it does", PATIENCE, || status(&job, &id)["preparing"].as_str().map(str::to_owned));
     let said = ["making it", "still waiting", "another program of this host makes it"];
     assert!(said.contains(&&*preparing), "{preparing}");
+    let text = job.command(&["status", &id]).stdout;
+    assert!(text.contains("\nnode       preparing the environment: "), "{text}");
     // The one that installs is found by its installer.
     let [parent] = installing(&job)[..] else { panic!("one installer lives") };
     let at = workers.iter().position(|worker| worker.id() == parent).expect("a worker started it");

@@ -114,9 +114,26 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
         status["state"] == "running" && status["processes"] == 2 && status["mini_batches"]["succeeded"] == 1
     });
     assert_eq!((&status["nodes"], &status["workers"]), (&json!(1), &Value::Null), "{status}");
+    assert_eq!((&status["nodes_wanted"], &status["known"]), (&json!(1), &json!(true)), "{status}");
+    assert!(
+        status["waited_seconds"].as_f64().unwrap() > 0.0,
+        "it was handed in before the worker came: {status}"
+    );
+    let status = until_status(fleet, &job, &id, |status| status["at_work"].as_array().unwrap().len() == 2);
+    let has = |key: &str| [0, 1].map(|at| status["at_work"][at][key].clone());
+    assert_eq!(has("process"), [json!("process000"), json!("process001")], "{status}");
+    let mut held = has("minibatch_index").map(|index| index.as_u64().unwrap());
+    held.sort_unstable();
+    assert_eq!((held, has("mini_batches")), ([1, 2], [json!(1), json!(1)]), "{status}");
+    let text = job.command(&["status", &id]).stdout;
+    assert!(text.contains("process000 of node 0: mini-batch "), "{text}");
+    assert!(
+        text.contains("processes  2 (nodes: 1 of 1)\n") && text.contains(" without a worker\n"),
+        "{text}"
+    );
     assert_eq!(status["mini_batches"], json!({ "scheduled": 3, "succeeded": 1, "failed": 0 }));
     assert_eq!(status["items"], json!({ "total": 2, "succeeded": 2, "failed": 0 }));
-    assert!(status["per_second"].as_f64().unwrap() > 0.0 && status["eta_seconds"].is_number(), "{status}");
+    assert!(status["per_second"].as_f64().unwrap() > 0.0, "{status}");
     assert_eq!(listed(&job, &id)["state"], "running");
     refused(&job.command(&["resume", &id]), 2, &["is running", "stream"]);
 
@@ -388,6 +405,8 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
         let ended = run(&away, arguments);
         ended.expect_code(0);
         assert!(ended.stdout.contains(&id) && ended.stderr.contains("storage knows"), "{ended:?}");
+        let (is_told, is_of_now) = (ended.stdout.contains("not known"), ended.stdout.contains("0 of 0"));
+        assert_eq!((is_told, is_of_now), (arguments[0] != "show", false), "{}", ended.stdout);
         assert!(!ended.stderr.contains("hush"), "{}", ended.stderr);
     }
     run(&away, &["logs", &id]).expect_code(0);

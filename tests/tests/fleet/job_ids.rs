@@ -69,7 +69,9 @@ fn a_job_has_the_id_that_its_user_chose() {
     .unwrap();
     let plain = |id: &str| job.command(&["submit", "job.yml", "--name", id, "-o", "json"]);
     plain("Own").expect_code(0);
-    job.command(&["status", "Own"]).expect_code(0);
+    let status = job.command(&["status", "Own"]);
+    status.expect_code(0);
+    assert_eq!(status.stderr, "", "a full id stands for no other");
     for (id, said) in
         [("Own", "there is a job Own already"), ("a/b", "--name: \"a/b\" is not the id of a job")]
     {

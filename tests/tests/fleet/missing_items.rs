@@ -64,7 +64,7 @@ fn the_end_of_a_job_says_what_is_missing_and_why() {
             "  prs resume run               runs 2 mini-batches again\n",
         ],
     );
-    says(&ended.stderr, &["3 of 8 items are missing from the result (exit code 10:", "error_threshold"]);
+    says(&ended.stderr, &["items are missing (exit code 10:", "error_threshold"]);
     let text = job.run().text("logs/job_result.txt");
     assert!(text.starts_with("completed: 3 of 8 items are missing from the result\n"), "{text}");
     says(&text, &["3 failed; later tries made 1 of them good", "ReturnedTooFew", "main.py:6 in parse)"]);

@@ -110,7 +110,7 @@ fn a_model_is_registered_deployed_and_called() {
     let said = format!(
         "Error processing input file: '{path}'. File type 'avro' is not supported. 2 of 5 files have"
     );
-    assert!(failed.stderr.contains(&said), "{}\n{}", failed.stderr, failed.stdout);
+    assert!(failed.stdout.contains(&said), "{}\n{}", failed.stderr, failed.stdout);
 }
 
 #[test]

@@ -364,6 +364,7 @@ fn a_job_with_keys_goes_on_after_a_kill_and_is_the_same_on_a_fleet() {
     let mut submit = fleet.start_submit(&there, &[]);
     submit.wait_until("a mini-batch of k2", || !there.marks("begun").is_empty());
     one.kill();
+    submit.wait_until_said("was lost: worker ");
     there.mark("go");
     let _two = fleet.worker(&there, &["--target", "path-groups"]);
     let _three = fleet.worker(&there, &["--target", "path-groups"]);

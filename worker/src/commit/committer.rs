@@ -17,7 +17,9 @@ use bytes::Bytes;
 use prs_common::backoff::Backoff;
 use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
-use prs_common::ledger::{Blame, FailedTry, Heard, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
+use prs_common::ledger::{
+    Blame, FailedTry, Heard, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeReport, Verdict,
+};
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
@@ -90,6 +92,8 @@ pub(crate) struct Committer {
     /// At half of these unacknowledged mini-batches a segment is written whatever its size.
     pub(crate) prefetch: Arc<AtomicUsize>,
     pub(crate) backlog: Backlog,
+    /// What the heartbeat says: the committer counts the outcomes there.
+    pub(crate) report_tx: watch::Sender<NodeReport>,
     /// Why nothing can be committed any more: the committer writes, the dispatcher reads.
     pub(crate) fatal_tx: watch::Sender<Option<String>>,
     /// Mini-batches whose next try runs here: the committer writes, the dispatcher reads.
@@ -456,6 +460,12 @@ impl Committer {
         let duplicates: Option<Vec<MiniBatchIndex>> =
             self.until_done("a commit", may_pass, || self.job.ledger.commit(&key, size, &entries)).await;
         let Some(duplicates) = duplicates else { return };
+        let news = entries.iter().filter(|entry| !duplicates.contains(&entry.index));
+        let (ended, items) = news.fold((0, 0), |(ended, items), entry| (ended + 1, items + entry.items));
+        self.report_tx.send_modify(|report| {
+            report.ended += ended;
+            report.ended_items += items;
+        });
         if !told.is_empty() {
             traces::tell(&self.job, told, stored_us);
         }

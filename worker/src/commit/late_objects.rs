@@ -78,6 +78,7 @@ mod tests {
             mini_batches: MiniBatchCounts { scheduled: 2, succeeded: 2 - failed, failed },
             items: ItemCounts::default(),
             seconds: 1.0,
+            waited_seconds: 0.0,
             starts: Vec::new(),
             findings: Findings::default(),
             steps: Vec::new(),

@@ -91,6 +91,7 @@ impl Dispatcher<'_> {
             started_us: now_us(),
             tries: 0,
             failed_tries: 0,
+            holds: None,
             failed_in_a_row: FailedInARow::default(),
             in_place_of: self.slots[position].replaced.take(),
             gpu,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prs_common::ledger::HeldMiniBatch;
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::source_line::SourceLine;
@@ -105,6 +106,8 @@ pub(crate) struct Running {
     pub(crate) tries: u64,
     /// Of these, those that failed.
     pub(crate) failed_tries: u64,
+    /// The mini-batch that it has had longest, at the last look.
+    pub(crate) holds: Option<HeldMiniBatch>,
     pub(crate) failed_in_a_row: FailedInARow,
     /// Number of the process that made room for it, until a try of its own has told.
     pub(crate) in_place_of: Option<u32>,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::ledger::{
-    MOST_DETAIL, MOST_LONGEST, MOST_PROCESSES, PrintedLine, ProcessExit, ProcessView, TryUnderWay,
+    HeldMiniBatch, MOST_DETAIL, MOST_LONGEST, MOST_PROCESSES, PrintedLine, ProcessExit, ProcessView,
+    TryUnderWay,
 };
 use prs_common::mini_batch::MiniBatch;
 use prs_common::process_page::monotonic_ns;
@@ -49,6 +50,7 @@ impl Running {
             tries: self.tries,
             failed_tries: self.failed_tries,
             started_us: self.started_us,
+            holds: self.holds.clone().filter(|_| exit.is_none()),
             exit,
         }
     }
@@ -147,8 +149,16 @@ impl Dispatcher<'_> {
         }
         self.busy_at = Some(now);
         let busy = running(&self.slots).filter(|one| !one.is_starting() && !one.in_hand.is_empty()).count();
-        let mut longest: Vec<_> =
-            running_mut(&mut self.slots).flat_map(|one| one.under_way_for(now)).collect();
+        let now_us = now_us();
+        let mut longest = Vec::new();
+        for one in running_mut(&mut self.slots) {
+            let under_way = one.under_way_for(now);
+            one.holds = under_way.iter().map(|(held, _)| held).max_by_key(|held| held.age_ms).map(|held| {
+                let since_us = now_us.saturating_sub(held.age_ms * 1_000);
+                HeldMiniBatch { index: held.index, since_us, of: under_way.len() as u64 }
+            });
+            longest.extend(under_way);
+        }
         longest.sort_by_key(|(one, _)| (Reverse(one.age_ms), one.index));
         longest.truncate(MOST_LONGEST);
         let described = longest.into_iter().map(|(mut one, planned)| {

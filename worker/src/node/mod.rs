@@ -357,6 +357,7 @@ impl Service<'_> {
             ip: settings.host.ip.clone(),
             prefetch: Arc::clone(&prefetch),
             backlog: backlog.clone(),
+            report_tx: report_tx.clone(),
             fatal_tx,
             retries_tx,
             heard_rx: heard_rx.clone(),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use prs_common::ledger::{JobLook, JobState, Ledger, LedgerError, LedgerErrorKind};
+use prs_common::ledger::{JobLook, JobState, Ledger, LedgerError, LedgerErrorKind, NodeReport};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job::record::{Rates, Status};
@@ -179,8 +179,8 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Where a running job stands, as the ledger has it, and these parts of its statistics, in one call. The rate is that of the whole run; a
-/// job that was resumed has none, for what was done before it counts too.
+/// Where a running job stands, as the ledger has it, and these parts of its statistics, in one call. The rate is that of the whole start:
+/// of what its nodes brought.
 pub(crate) async fn ask(
     ledger: &dyn Ledger,
     record: &JobRecord,
@@ -188,20 +188,46 @@ pub(crate) async fn ask(
 ) -> Result<(JobState, Status, Vec<Option<Bytes>>), LedgerError> {
     let job = ledger.job(&run_name(&record.job_id, record.incarnation));
     let JobLook { state, progress, nodes, statistics } = job.look(parts).await?;
-    let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
-    if record.incarnation == 1 {
-        status.set_rate(status.progress.ended(), status.progress.items, status.seconds);
+    let age = Duration::from_micros(now_us().saturating_sub(record.started_us));
+    let mut status = Status::now(progress, &nodes, &Policy::fleet(), age);
+    if record.pipeline.is_some() {
+        // It has no node that it could wait for.
+        (status.seconds, status.waited_seconds) = (age.as_secs_f64(), 0.0);
     }
+    let sum = |of: fn(&NodeReport) -> u64| nodes.iter().map(|node| of(&node.report)).sum();
+    status.set_rate(sum(|report| report.ended), sum(|report| report.ended_items), status.seconds);
     Ok((state, status, statistics))
 }
 
 #[cfg(test)]
 mod tests {
     use prs_common::job::JobSpec;
+    use prs_common::ledger::{EmbeddedLedger, MiniBatchOutcome, NodeInfo, TryLimits};
 
     use super::*;
     use crate::caller::Unattended;
+
+    #[tokio::test]
+    async fn the_rate_of_a_start_is_that_of_what_its_own_nodes_brought() {
+        let spec = JobSpec::new("job", "/code", "main.py", vec![]);
+        let mut record = JobRecord::new("job-1".into(), String::new(), spec);
+        (record.incarnation, record.started_us) = (2, now_us() - 30_000_000);
+        let ledger = EmbeddedLedger::default();
+        let job = ledger.job(&run_name("job-1", 2));
+        job.create(TryLimits { run_max_try: 3, max_node_losses: 3 }).await.unwrap();
+        let done = |index| MiniBatchOutcome { index, succeeded: true, items: 10, items_succeeded: 10 };
+        job.commit("former", 1, &(0..1_000).map(done).collect::<Vec<_>>()).await.unwrap();
+        let now_us = now_us();
+        let info = NodeInfo { worker: "w".into(), since_us: now_us - 10_000_000, ..NodeInfo::default() };
+        let node_id = job.join(&info, None).await.unwrap();
+        let report = NodeReport { now_us, ended: 20, ended_items: 200, ..NodeReport::default() };
+        job.heartbeat(node_id, "w", &report).await.unwrap();
+        let (_, status, _) = ask(&ledger, &record, &[]).await.unwrap();
+        assert_eq!(status.progress.succeeded, 1_000);
+        assert!((1.9..2.01).contains(&status.per_second), "{status:?}");
+        assert!((19.0..20.1).contains(&status.items_per_second), "{status:?}");
+        assert!((19.9..21.0).contains(&status.waited_seconds), "{status:?}");
+    }
 
     #[test]
     fn a_server_is_waited_for_until_it_answers() {

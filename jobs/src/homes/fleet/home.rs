@@ -161,7 +161,7 @@ impl JobHome for FleetHome {
             Some(WaitsFor { server: LEDGER, seconds, reason })
         };
         let Some(ledger) = self.reader.ledger(&*self.caller).await? else {
-            standing.waits_for = away("it gives no answer; shown is what storage knows".to_owned());
+            standing.waits_for = away("it gives no answer".to_owned());
             return Ok((record, standing, none));
         };
         match ask(&*ledger, &record, parts).await {

@@ -21,7 +21,7 @@ use crate::job::corrected_plan::CorrectedPlan;
 use crate::job::findings::{Findings, LastStart};
 
 pub(crate) use self::removal_mark::RemovalMark;
-pub use crate::job::status::{Rates, Status};
+pub use crate::job::status::{LostNode, ProcessAtWork, Rates, Status};
 
 /// How often others may write a record between reading and writing it.
 pub(crate) const CONFLICTS: usize = 10;
@@ -181,8 +181,11 @@ pub struct JobResult {
     pub mini_batches: MiniBatchCounts,
     /// Input items.
     pub items: ItemCounts,
-    /// Seconds the last incarnation took.
+    /// Seconds that the last start ran: from its first node to its end.
     pub seconds: f64,
+    /// Seconds that it waited for that node.
+    #[serde(default)]
+    pub waited_seconds: f64,
     /// What each start of the job brought to its result, and with which code; empty where nobody could tell.
     #[serde(default)]
     pub starts: Vec<StartResult>,
@@ -362,6 +365,7 @@ impl JobRecord {
             mini_batches: progress.into(),
             items: progress.into(),
             seconds: self.status.seconds,
+            waited_seconds: self.status.waited_seconds,
             starts: Vec::new(),
             findings: Findings { failures_allowed: self.spec.failures_allowed, ..Findings::default() },
             steps: Vec::new(),

@@ -23,6 +23,7 @@ pub(crate) fn end(record: &mut JobRecord) {
         mini_batches: MiniBatchCounts::default(),
         items: ItemCounts::default(),
         seconds: 1.0,
+        waited_seconds: 0.0,
         starts: Vec::new(),
         findings: Findings { complete: true, ..Findings::default() },
         steps: Vec::new(),

@@ -132,6 +132,7 @@ pub fn end_with(
         mini_batches: of_former.mini_batches,
         items: of_former.items,
         seconds: (seconds * 1e3).round() / 1e3,
+        waited_seconds: 0.0,
         starts: of_former.starts.clone(),
         findings: Findings { failures_allowed: record.spec.failures_allowed, ..of_former.findings.clone() },
         steps: Vec::new(),

@@ -231,7 +231,8 @@ fn moved(process: &ProcessView, clock_us: i64) -> ProcessView {
         returncode: exit.returncode,
         killed_for: cut(&exit.killed_for, MOST_KILLED_FOR).to_owned(),
     });
-    ProcessView { started_us: at(process.started_us), exit, ..process.clone() }
+    // What runs longest on the node stands beside its processes.
+    ProcessView { started_us: at(process.started_us), exit, holds: None, ..process.clone() }
 }
 
 fn set(text: &mut String, to: &str) {

@@ -11,6 +11,7 @@ use prs_portal::view::signs;
 
 use super::{Count, LIMITS, Statistics};
 use crate::job::status::Status;
+use crate::job::targets::wanted_nodes;
 
 /// The times over which rates are told, seconds.
 const RATES: [u64; 3] = [5, 60, 600];
@@ -138,7 +139,7 @@ impl Statistics {
             failed_tries: self.totals.failed(),
             node_losses: self.totals.by_status[prs_common::segment::TryStatus::NodeLost as usize],
             nodes: u64::from(status.nodes),
-            nodes_wanted: u64::from(spec.node_count),
+            nodes_wanted: if state.is_final() { 0 } else { wanted_nodes(spec.node_count, Some(progress)) },
             nodes_lost: lost as u64,
             processes: u64::from(status.processes),
             starting: u64::from(status.starting),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
-    Heard, InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, ProcessExit, ProcessView,
-    RunningTry, SeenError, Signal, TryUnderWay,
+    Heard, HeldMiniBatch, InitFailure, Ledger, NodeInfo, NodeLoad, NodeReport, PrintedLine, ProcessExit,
+    ProcessView, RunningTry, SeenError, Signal, TryUnderWay,
 };
 use prs_common::source_line::SourceLine;
 
@@ -104,6 +104,8 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
             printed_from: Some((7, 8)),
         }],
         failed_tries: 1_000_000,
+        ended: 1 << 33,
+        ended_items: 1 << 34,
         errors: vec![SeenError {
             at_us: 1_763_776_000_000_123,
             what: "mini-batch 7 (a.txt), try 1 of 3".to_owned(),
@@ -127,6 +129,7 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
             failed_tries: 2,
             started_us: 1_763_776_000_000_456,
             exit: Some(ProcessExit { at_us: 1, returncode: -9, killed_for: "memory".to_owned() }),
+            holds: Some(HeldMiniBatch { index: 1 << 33, since_us: 1_763_776_000_000_456, of: 2 }),
         }],
     };
     let silent = |node_id: u32| {
