@@ -15,8 +15,8 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 
-use super::error::{CodeError, LARGEST};
-use super::files::{CodeFile, CodeFiles, OWN_IGNORE_FILE};
+use super::error::{CodeError, LARGEST, MOST_FILES};
+use super::files::{CodeFile, CodeFiles};
 use crate::hexadecimal;
 use crate::tree;
 
@@ -26,8 +26,8 @@ const LARGEST_TAR: u64 = 2 * LARGEST;
 const SLACK: u64 = 1025;
 /// Bytes decompressed at a time.
 const READ_BUFFER: usize = 256 << 10;
-/// Of a folder that is too large, how many parts are named.
-const NAMED: usize = 3;
+/// Bytes of a block of an archive.
+const BLOCK: u64 = 512;
 
 /// A packed folder.
 #[derive(Debug)]
@@ -47,8 +47,9 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeError> {
         move |source| CodeError::Io { path, source }
     };
     let files = CodeFiles::find(folder)?;
-    if files.size() > LARGEST {
-        return Err(too_large(folder, &files));
+    // Nothing of it is read before.
+    if files.size() > LARGEST || size_of_tar(&files) > LARGEST_TAR {
+        return Err(files.too_large(folder));
     }
     let mut builder = Builder::new(Vec::new());
     for CodeFile { path: name, .. } in &files.files {
@@ -62,7 +63,7 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeError> {
         header.set_mtime(0);
         builder.append_data(&mut header, name, file.take(meta.len())).map_err(at(&path))?;
         if builder.get_ref().len() as u64 > LARGEST_TAR {
-            return Err(too_large(folder, &files));
+            return Err(files.too_large(folder));
         }
     }
     let tar = builder.into_inner().map_err(at(folder))?;
@@ -73,12 +74,9 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeError> {
     Ok(CodeArchive { checksum, body, files })
 }
 
-fn too_large(folder: &Path, files: &CodeFiles) -> CodeError {
-    let biggest = files.biggest().into_iter().take(NAMED);
-    let named = biggest.map(|(name, size)| format!("{name} {} MiB", size >> 20));
-    let named: Vec<_> = named.chain([format!("{} files in all", files.files.len())]).collect();
-    let ignore_file = files.ignore_file.unwrap_or(OWN_IGNORE_FILE);
-    CodeError::TooLarge { path: folder.to_owned(), biggest: named.join(", "), ignore_file }
+/// The size of an archive of `files`, bytes: a block for each name, and whole blocks for what is in it.
+fn size_of_tar(files: &CodeFiles) -> u64 {
+    files.files.iter().map(|file| BLOCK + file.size.next_multiple_of(BLOCK)).sum()
 }
 
 /// Whether `body` is the archive that [`pack`] gave this checksum. Damage anywhere in it is found, whatever becomes of
@@ -175,7 +173,10 @@ fn unpack_entries(largest: u64, archive: &mut Archive<impl Read>, folder: &Path)
     };
     tree::make_folders(folder).map_err(at(folder))?;
     let mut left = largest;
-    for entry in archive.entries().map_err(at(folder))? {
+    for (index, entry) in archive.entries().map_err(at(folder))?.enumerate() {
+        if index >= MOST_FILES {
+            return Err(CodeError::Swells);
+        }
         let mut entry = entry.map_err(at(folder))?;
         let name = entry.path().map_err(at(folder))?.into_owned();
         let plain = name.components().all(|part| matches!(part, Component::Normal(_)));

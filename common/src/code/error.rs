@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 /// Largest sum of file sizes that is packed, and unpacked, bytes.
 pub const LARGEST: u64 = 512 << 20;
+/// Most files that are packed, and unpacked.
+pub const MOST_FILES: usize = 100_000;
 
 /// Why code cannot be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +31,7 @@ pub enum CodeError {
     },
     /// Too much for code.
     #[error(
-        "source_directory {} holds more than {} MiB, or too many files ({biggest}): exclude what is not code with {}, or name \
+        "source_directory {} holds more than {} MiB, or more than {MOST_FILES} files ({biggest}): exclude what is not code with {}, or name \
          a smaller folder",
         path.display(), LARGEST >> 20, path.join(ignore_file).display()
     )]
@@ -48,6 +50,6 @@ pub enum CodeError {
         entry: String,
     },
     /// An archive holds more than is ever packed.
-    #[error("the code archive holds more than {} MiB: nobody packed it so", LARGEST >> 20)]
+    #[error("the code archive holds more than {} MiB or {MOST_FILES} files: nobody packed it so", LARGEST >> 20)]
     Swells,
 }

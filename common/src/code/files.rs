@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use walkdir::{DirEntry, WalkDir};
 
-use super::error::CodeError;
+use super::error::{CodeError, MOST_FILES};
 
 /// The ignore file that is written for prs.
 pub const OWN_IGNORE_FILE: &str = ".prsignore";
@@ -24,6 +24,9 @@ pub const NEVER_CODE: [&str; 7] =
     [".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
 /// What only the folder of a Python environment has, of `venv` and of conda.
 pub const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
+
+/// Of a folder that is too large, how many parts are named.
+const NAMED: usize = 3;
 
 /// The code in a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +50,14 @@ pub struct CodeFile {
 
 impl CodeFiles {
     /// The code in `folder`, which is only looked at.
+    ///
+    /// # Errors
+    /// There are more than [`MOST_FILES`], which shows as soon as one more was seen, or something cannot be read.
     pub fn find(folder: &Path) -> Result<Self, CodeError> {
+        Self::find_within(MOST_FILES, folder)
+    }
+
+    fn find_within(most: usize, folder: &Path) -> Result<Self, CodeError> {
         let mut found = Self::default();
         let rules = match IGNORE_FILES.iter().find(|name| folder.join(name).is_file()) {
             Some(name) => {
@@ -92,6 +102,10 @@ impl CodeFiles {
                 return Err(unusable(entry.path(), reason.to_owned()));
             }
             files.push(CodeFile { path: below(&entry), size: meta.len() });
+            if files.len() > most {
+                let found = Self { files, ..found };
+                return Err(found.too_large(folder));
+            }
         }
         Ok(Self { files, kept_out, ..found })
     }
@@ -109,6 +123,16 @@ impl CodeFiles {
     /// The bytes of what lies at `path` below the folder, a file or a folder.
     pub fn size_below(&self, path: &Path) -> u64 {
         self.files.iter().filter(|file| file.path.starts_with(path)).map(|file| file.size).sum()
+    }
+
+    /// Says that it is too much, as far as it was looked at.
+    pub(super) fn too_large(&self, folder: &Path) -> CodeError {
+        let biggest = self.biggest().into_iter().take(NAMED);
+        let named = biggest.map(|(name, size)| format!("{name} {} MiB", size >> 20));
+        let count = self.files.len();
+        let named: Vec<_> = named.chain([format!("{count} files in all")]).collect();
+        let ignore_file = self.ignore_file.unwrap_or(OWN_IGNORE_FILE);
+        CodeError::TooLarge { path: folder.to_owned(), biggest: named.join(", "), ignore_file }
     }
 
     /// The files and folders of the folder itself with their bytes, the biggest first; folders end with `/`.
@@ -288,6 +312,16 @@ mod tests {
         );
         fs::write(folder.path().join(".prsignore"), ".#*\nlatest/\n").unwrap();
         assert_eq!(names(&CodeFiles::find(folder.path()).unwrap()), ["data/a", "main.py"]);
+    }
+
+    #[test]
+    fn too_many_files_are_told_at_the_first_one_too_many() {
+        let folder = folder(&[("a", ""), ("b", ""), ("c/d", ""), ("c/e", "")]);
+        // Behind the fourth one nothing is looked at.
+        symlink("gone", folder.path().join("z")).unwrap();
+        let error = CodeFiles::find_within(3, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("4 files in all): exclude what is not code"), "{error}");
+        assert!(matches!(CodeFiles::find(folder.path()), Err(CodeError::Unusable { .. })));
     }
 
     #[test]

@@ -4,4 +4,4 @@ pub mod archive;
 mod error;
 pub mod files;
 
-pub use error::{CodeError, LARGEST};
+pub use error::{CodeError, LARGEST, MOST_FILES};

@@ -6,15 +6,17 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use prs_common::tree;
+use prs_common::{code, tree};
 
 use flate2::read::GzDecoder;
 use tar::EntryType;
 
-/// Bytes that an archive may hold.
-pub const LARGEST: u64 = 512 << 20;
+/// Bytes that an archive may hold, as code may.
+pub const LARGEST: u64 = code::LARGEST;
 /// Files and folders that it may hold.
-pub const MOST: usize = 100_000;
+pub const MOST: usize = code::MOST_FILES;
+/// Bytes that are written at a time.
+const PIECE: usize = 64 << 10;
 
 /// Why an archive is refused.
 #[derive(Debug, thiserror::Error)]
@@ -53,10 +55,14 @@ pub fn unpack(archive: &Path, folder: &Path) -> Result<(), UnpackError> {
     let mut magic = [0; 4];
     let length = file.read(&mut magic).map_err(UnpackError::Disk)?;
     file.seek(SeekFrom::Start(0)).map_err(UnpackError::Disk)?;
-    let mut room = Room { folder, bytes: LARGEST, entries: MOST };
     match &magic[..length] {
-        [0x1f, 0x8b, ..] => untar(file, &mut room),
-        [b'P', b'K', 3, 4] | [b'P', b'K', 5, 6] => unzip(file, &mut room),
+        [0x1f, 0x8b, ..] => {
+            // It is read twice, for a list of what is in it stands nowhere.
+            untar(&file, &mut Room::new(folder, false))?;
+            file.seek(SeekFrom::Start(0)).map_err(UnpackError::Disk)?;
+            untar(&file, &mut Room::new(folder, true))
+        }
+        [b'P', b'K', 3, 4] | [b'P', b'K', 5, 6] => unzip(file, &mut Room::new(folder, true)),
         _ => Err(UnpackError::Unknown),
     }
 }
@@ -66,7 +72,7 @@ fn damaged(error: impl ToString) -> UnpackError {
     UnpackError::Damaged(error.to_string())
 }
 
-fn untar(file: File, room: &mut Room<'_>) -> Result<(), UnpackError> {
+fn untar(file: &File, room: &mut Room<'_>) -> Result<(), UnpackError> {
     // Names and gaps count, too: a tar of very many empty entries swells as well.
     let mut archive = tar::Archive::new(GzDecoder::new(file).take(2 * LARGEST));
     for entry in archive.entries().map_err(damaged)? {
@@ -88,6 +94,10 @@ fn untar(file: File, room: &mut Room<'_>) -> Result<(), UnpackError> {
 
 fn unzip(file: File, room: &mut Room<'_>) -> Result<(), UnpackError> {
     let mut archive = zip::ZipArchive::new(file).map_err(damaged)?;
+    let declared = archive.decompressed_size().unwrap_or_default();
+    if archive.len() > MOST || declared > u128::from(LARGEST) {
+        return Err(UnpackError::TooLarge);
+    }
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(damaged)?;
         let name = entry.name().map_err(damaged)?.into_owned();
@@ -122,11 +132,18 @@ pub(super) fn place_in(folder: &Path, name: &str) -> Option<PathBuf> {
 /// Where an archive is unpacked to, and how much more fits.
 struct Room<'a> {
     folder: &'a Path,
+    /// Whether anything is written; else it is only looked whether all of it would fit.
+    writes: bool,
     bytes: u64,
     entries: usize,
+    piece: Vec<u8>,
 }
 
-impl Room<'_> {
+impl<'a> Room<'a> {
+    fn new(folder: &'a Path, writes: bool) -> Self {
+        Self { folder, writes, bytes: LARGEST, entries: MOST, piece: vec![0; PIECE] }
+    }
+
     /// Where an entry goes; its parts are plain names, however it is written.
     fn place(&mut self, name: &str) -> Result<PathBuf, UnpackError> {
         self.entries = self.entries.checked_sub(1).ok_or(UnpackError::TooLarge)?;
@@ -138,7 +155,9 @@ impl Room<'_> {
 
     fn folder_of(&mut self, name: &str) -> Result<PathBuf, UnpackError> {
         let place = self.place(name)?;
-        tree::make_folders(&place).map_err(UnpackError::Disk)?;
+        if self.writes {
+            tree::make_folders(&place).map_err(UnpackError::Disk)?;
+        }
         Ok(place)
     }
 
@@ -147,19 +166,25 @@ impl Room<'_> {
         if place == self.folder {
             return Err(UnpackError::Refused { name: name.to_owned(), why: "has no name" });
         }
-        if let Some(parent) = place.parent() {
-            tree::make_folders(parent).map_err(UnpackError::Disk)?;
-        }
-        let mut file = tree::create(&place).map_err(UnpackError::Disk)?;
-        let mut piece = vec![0; 64 << 10];
+        let mut file = if self.writes {
+            if let Some(parent) = place.parent() {
+                tree::make_folders(parent).map_err(UnpackError::Disk)?;
+            }
+            Some(tree::create(&place).map_err(UnpackError::Disk)?)
+        } else {
+            None
+        };
         loop {
-            let count = from.read(&mut piece).map_err(damaged)?;
+            let count = from.read(&mut self.piece).map_err(damaged)?;
             if count == 0 {
                 break;
             }
             self.bytes = self.bytes.checked_sub(count as u64).ok_or(UnpackError::TooLarge)?;
-            io::Write::write_all(&mut file, &piece[..count]).map_err(UnpackError::Disk)?;
+            if let Some(file) = &mut file {
+                io::Write::write_all(file, &self.piece[..count]).map_err(UnpackError::Disk)?;
+            }
         }
+        let Some(file) = file else { return Ok(()) };
         // The owner can read it whatever the archive says, and nobody gets a right beyond that.
         let mode = (mode & 0o755) | 0o600;
         file.set_permissions(fs::Permissions::from_mode(mode)).map_err(UnpackError::Disk)
@@ -256,10 +281,20 @@ mod tests {
     #[test]
     fn what_swells_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let mut room = Room { folder: folder.path(), bytes: 10, entries: 3 };
+        let mut room = Room { bytes: 10, entries: 3, ..Room::new(folder.path(), true) };
         room.write("a", 0o644, &mut &b"12345"[..]).unwrap();
         assert!(matches!(room.write("b", 0o644, &mut &b"123456"[..]), Err(UnpackError::TooLarge)));
         room.folder_of("c").unwrap();
         assert!(matches!(room.folder_of("d"), Err(UnpackError::TooLarge)));
+        // Before anything is written.
+        let empty = EntryType::Regular;
+        let names: Vec<String> = (0..=MOST).map(|number| number.to_string()).collect();
+        let many: Vec<_> = names.iter().map(|name| (name.as_str(), empty, &b""[..])).collect();
+        let late = [("a", empty, &b"a"[..]), ("b", EntryType::Fifo, b"")];
+        for (archive, count) in [(tar_gz(&many), 0), (tar_gz(&late), 0)] {
+            let (folder, done) = unpacked(&archive);
+            assert!(matches!(done, Err(UnpackError::TooLarge | UnpackError::Refused { .. })));
+            assert_eq!(fs::read_dir(folder.path().join("into")).unwrap().count(), count);
+        }
     }
 }
