@@ -449,13 +449,19 @@ def run(mini_batch):
     hoard.append(b'x' * (8 << 20))
     return [os.getpid()]
 ";
-    for (key, most, processes, each) in [
-        ("max_mini_batches_per_process", json!(5), 4..=4, 1..=5),
-        ("max_memory_per_process", json!("60MB"), 3..=19, 1..=8),
+    let asynchronous = script.replace("def run", "async def run");
+    let asynchronous = asynchronous.as_str();
+    for (script, key, most, processes, each) in [
+        (script, "max_mini_batches_per_process", json!(5), 4..=4, 1..=5),
+        (script, "max_memory_per_process", json!("60MB"), 3..=19, 1..=8),
+        (asynchronous, "max_memory_per_process", json!("60MB"), 3..=19, 1..=9),
     ] {
         let job =
             Job::new(script).with_files(20).with("mini_batch_size", 1).with("process_count_per_node", 1);
-        let job = job.with(key, most);
+        let mut job = job.with(key, most);
+        if script == asynchronous {
+            job = job.with("max_concurrency", 2);
+        }
         let printed = job.has_completed(&job.submit());
         assert_eq!(printed["mini_batches"], json!({ "scheduled": 20, "succeeded": 20, "failed": 0 }));
         let mut ran: BTreeMap<String, usize> = BTreeMap::new();

@@ -10,6 +10,7 @@ use prs_common::wire::{ErrorInfo, Stage};
 use super::Dispatcher;
 use crate::dispatcher::slot::{Kill, running};
 use crate::perf::memory::{Shortage, Usage};
+use crate::process::WHERE_IT_LEAKS;
 
 /// A process that was the largest when memory ran out; bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Largest {
     /// Why its mini-batch has failed, or its `init()`.
     pub(super) fn explain(self, stage: Stage, during: &str) -> ErrorInfo {
         let message = format!(
-            "the process was killed {during}: it was the largest, with {self} (smaller mini-batches, a smaller process_count_per_node or a higher limit helps; where the script leaks, max_memory_per_process or max_mini_batches_per_process)"
+            "the process was killed {during}: it was the largest, with {self} (smaller mini-batches, a smaller process_count_per_node or a higher limit helps; {WHERE_IT_LEAKS})"
         );
         ErrorInfo::new(stage, "OutOfMemory", message)
     }

@@ -273,6 +273,10 @@ pub(crate) fn broken_socket(stage: Stage, why: &str, during: &str) -> ErrorInfo 
     ErrorInfo::new(stage, "ProcessDied", message)
 }
 
+/// The keys that help where memory runs out because a script keeps what it had.
+pub(crate) const WHERE_IT_LEAKS: &str =
+    "where the script leaks, max_memory_per_process or max_mini_batches_per_process";
+
 /// The error of a process that ended without a word.
 pub(crate) fn silent_death(stage: Stage, returncode: i32, during: &str) -> ErrorInfo {
     let how = match returncode {
@@ -280,7 +284,14 @@ pub(crate) fn silent_death(stage: Stage, returncode: i32, during: &str) -> Error
         code if code < 0 => format!("was killed by signal {} (returncode {code})", -code),
         code => format!("ended by itself (returncode {code})"),
     };
-    let mut error = ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}"));
+    let remedy = if returncode == -9 {
+        format!(
+            " (if it did, smaller mini-batches or a smaller process_count_per_node help; {WHERE_IT_LEAKS})"
+        )
+    } else {
+        String::new()
+    };
+    let mut error = ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}{remedy}"));
     address_space::name_limit(&mut error);
     error
 }
@@ -304,10 +315,10 @@ mod tests {
         ] {
             assert_eq!(returncode(Some(ExitStatus::from_raw(status))), code, "{status}");
             let told = silent_death(Stage::Run, code, "in run()");
-            assert_eq!(
-                (&*told.category, told.message),
-                ("ProcessDied", format!("the process {how} in run()"))
-            );
+            let message = format!("the process {how} in run()");
+            assert_eq!(told.category, "ProcessDied");
+            assert!(told.message.starts_with(&message), "{}", told.message);
+            assert_eq!(told.message.contains("max_memory_per_process"), code == -9, "{}", told.message);
         }
         assert_eq!(returncode(None), -1);
     }
