@@ -30,12 +30,14 @@ def run(code: str, *paths: Path, **variables: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_model_is_found_by_its_name():
+def test_a_model_is_found_by_its_name(tmp_path):
     code = (
         MODEL + "print(Model.get_model_path('mnist'), Model.get_model_path('mnist', version=3))\n"
         "try:\n    Model.get_model_path('other')\nexcept FileNotFoundError as error:\n    print(error)\n"
     )
-    found, missing = run(code, PRS_MODELS=json.dumps({"mnist": "/models/mnist"}))
+    by_name = tmp_path / "models.json"
+    by_name.write_text(json.dumps({"mnist": "/models/mnist"}))
+    found, missing = run(code, PRS_MODELS=str(by_name))
     assert found == "/models/mnist /models/mnist"
     assert missing.startswith("the job has no model 'other'; there are: mnist.")
     assert "there are: none" in run(MODEL + code[code.index("try:") :])[0]

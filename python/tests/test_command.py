@@ -48,6 +48,13 @@ def test_a_command_runs_in_a_copy_of_the_code(start, tmp_path):
     assert len(rest) == 2 and rest[-1] == "it's", rest
 
 
+def test_a_command_and_a_value_of_any_length_work(start):
+    long = "x" * 300_000
+    for pieces in [(f"t:: #{long}\nexit 7",), ("t:v=", f"o:{long}", "t:\nexit $((${#v} - 299993))")]:
+        outcome = run(start, *pieces)
+        assert "exit code 7" in outcome.error.message, outcome.error.message[:200]
+
+
 def test_a_command_that_fails_says_how(start):
     outcome = run(start, "t:echo first >&2; echo last >&2; exit 3")
     assert outcome.error.category == "CommandFailed"

@@ -65,7 +65,7 @@ pub use assets::{
 };
 pub use built_in::COMMAND_SCRIPT;
 pub use call::{CallFile, call_words};
-pub use environment::{Environment, Packages, Secrets};
+pub use environment::{Environment, LONGEST_VARIABLE, OF_VARIABLE, Packages, Secrets};
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
 pub use given_id::check_job_id;

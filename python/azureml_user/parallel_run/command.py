@@ -1,4 +1,5 @@
-"""The entry script of a job that is one command: `/bin/bash -c` in a copy of the job's code.
+"""The entry script of a job that is one command: `/bin/bash -c` in a copy of the job's code. A command that
+is too long for an argument is a file that bash runs.
 
 The pieces of the command are the arguments of the script that begin with a letter and a colon: `t:` text
 as it is written, the others values, by the place where they stand (outside quotes, in double, single or
@@ -22,6 +23,8 @@ from azureml_user.parallel_run.errors import ScriptError
 _TEXT = "t"
 # How a variable is named at each place.
 _REFERENCES = {"o": '"${%s}"', "d": "${%s}", "s": "'\"${%s}\"'", "e": "'\"${%s}\"$'"}
+# Bytes of an argument, with its NUL, that Linux takes.
+_LONGEST_ARGUMENT = 128 << 10
 # What of standard error a failure shows.
 _LAST_LINES = 20
 _LAST_BYTES = 16 << 10
@@ -52,7 +55,7 @@ def run(mini_batch: list[str]) -> list[str]:
     os.makedirs(folder, exist_ok=True)
     start = _size_of_stderr()
     ended = subprocess.run(
-        ["/bin/bash", "-c", assemble(pieces)],
+        ["/bin/bash", *_arguments(assemble(pieces), os.getcwd())],
         cwd=folder,
         env=_environment(),
         stdin=subprocess.DEVNULL,
@@ -62,6 +65,17 @@ def run(mini_batch: list[str]) -> list[str]:
         # No line of Python is at fault.
         raise ScriptError("CommandFailed", _describe(ended.returncode, _last_lines(start)))
     return ["done"]
+
+
+def _arguments(command: str, folder: str) -> list[str]:
+    """What bash is given to run `command`; a file for a long one is in `folder`."""
+    encoded = os.fsencode(command)
+    if len(encoded) < _LONGEST_ARGUMENT:
+        return ["-c", command]
+    path = os.path.join(folder, "command.sh")
+    with open(path, "wb") as file:
+        file.write(encoded)
+    return [path]
 
 
 def _copy(source: str, target: str) -> str:

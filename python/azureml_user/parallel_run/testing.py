@@ -123,7 +123,9 @@ def place_model(path: str, folder: Path, monkeypatch: Any) -> None:
     link = own / os.path.basename(path)
     link.symlink_to(path)
     monkeypatch.setenv("AZUREML_MODEL_DIR", str(own))
-    monkeypatch.setenv("PRS_MODELS", json.dumps({link.name: str(link), link.stem: str(link)}))
+    by_name = folder / "models.json"
+    by_name.write_text(json.dumps({link.name: str(link), link.stem: str(link)}))
+    monkeypatch.setenv("PRS_MODELS", str(by_name))
 
 
 def rows(descriptor: str, content: str | bytes, start: int, folder: Path) -> Any:

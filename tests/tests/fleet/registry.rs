@@ -355,7 +355,7 @@ fn a_fleet_has_models_environments_and_components_of_its_own() {
         job.set("model", format!("azureml:{name}"));
         job.script(&SCRIPT.replace(
             "Model.get_model_path('mnist-model') == path",
-            "'mnist-model' in os.environ['PRS_MODELS']",
+            "'mnist-model' in open(os.environ['PRS_MODELS']).read()",
         ));
         let told = fleet.completes(&job);
         let id = told["job_id"].as_str().unwrap();

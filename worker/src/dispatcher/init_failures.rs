@@ -77,7 +77,7 @@ impl Dispatcher<'_> {
     }
 
     /// No process of this host can use the script.
-    fn cannot_be_used(&mut self, version: &str, error: &ErrorInfo) {
+    pub(super) fn cannot_be_used(&mut self, version: &str, error: &ErrorInfo) {
         if self.ending.is_some() {
             return;
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
 use prs_common::tree::OpenFolder;
-use prs_common::wire::{self, ToProcess};
+use prs_common::wire::{self, ErrorInfo, ToProcess};
 
 use super::Dispatcher;
 use super::ended_tries::Death;
@@ -65,6 +65,14 @@ impl Dispatcher<'_> {
             let staging = opened.make(Path::new(STAGING))?;
             std::io::Result::Ok((opened, Arc::new(staging)))
         };
+        if let Err(error) = &started
+            && error.is_permanent()
+        {
+            let error = ErrorInfo::new(wire::Stage::Import, "EnvironmentTooLong", error.to_string());
+            self.with.main_log.line(format_args!("{name} could not be started: {}", error.message));
+            self.note_init_failure(&name, &error);
+            return self.cannot_be_used("", &error);
+        }
         let started = started.map_err(|error| error.to_string());
         let started = started.and_then(|process| Ok((process, opened().map_err(|error| error.to_string())?)));
         let (process, (opened, staging)) = match started {

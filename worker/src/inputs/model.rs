@@ -12,7 +12,7 @@ use prs_common::tree;
 
 use super::side::SidePaths;
 
-/// Paths by the names that scripts may ask for, as JSON; see `azureml.core.model` among the stand-ins.
+/// The file that has paths by the names that scripts may ask for, as JSON; see `azureml.core.model` among the stand-ins.
 const BY_NAME: &str = "PRS_MODELS";
 
 /// Puts the model of a job, where it has one, into the scratch folder of a node. `side_paths` says where it is; where
@@ -21,6 +21,12 @@ const BY_NAME: &str = "PRS_MODELS";
 /// # Errors
 /// The link cannot be made.
 pub(crate) fn place(spec: &JobSpec, side_paths: &SidePaths, folder: &Path) -> io::Result<()> {
+    let by_name = by_name(spec, side_paths, folder);
+    if !by_name.is_empty() {
+        let by_name = serde_json::to_vec(&by_name).expect("it is a mapping of texts");
+        tree::make_folders(folder)?;
+        tree::write(by_name_file(folder), by_name)?;
+    }
     let Some(model) = &spec.model else { return Ok(()) };
     let own = own_folder(folder);
     tree::make_folders(&own)?;
@@ -35,6 +41,11 @@ pub(crate) fn place(spec: &JobSpec, side_paths: &SidePaths, folder: &Path) -> io
     }
 }
 
+/// The file with the paths by name: there may be more of them than an environment takes.
+fn by_name_file(folder: &Path) -> PathBuf {
+    folder.join("models.json")
+}
+
 fn own_folder(folder: &Path) -> PathBuf {
     folder.join("model")
 }
@@ -46,6 +57,18 @@ pub(crate) fn variables(
     folder: &Path,
 ) -> Vec<(&'static str, String)> {
     let mut variables = Vec::new();
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    if spec.model.is_some() {
+        variables.push(("AZUREML_MODEL_DIR", text(own_folder(folder))));
+    }
+    if !by_name(spec, side_paths, folder).is_empty() {
+        variables.push((BY_NAME, text(by_name_file(folder))));
+    }
+    variables
+}
+
+/// Paths of the model and of side inputs by the names that scripts may ask for.
+fn by_name(spec: &JobSpec, side_paths: &SidePaths, folder: &Path) -> BTreeMap<String, String> {
     let side_inputs = side_paths.iter().filter(|(name, path)| *name != SideInput::MODEL && !is_remote(path));
     let mut by_name: BTreeMap<String, String> =
         side_inputs.map(|(name, path)| (name.clone(), path.clone())).collect();
@@ -55,13 +78,8 @@ pub(crate) fn variables(
         let registered =
             spec.named_data.iter().filter(|named| named.is_model).map(|named| named.name.clone());
         by_name.extend(names(model).chain(registered).map(|name| (name, path.clone())));
-        variables.push(("AZUREML_MODEL_DIR", own.to_string_lossy().into_owned()));
     }
-    if !by_name.is_empty() {
-        let by_name = serde_json::to_string(&by_name).expect("it is a mapping of texts");
-        variables.push((BY_NAME, by_name));
-    }
-    variables
+    by_name
 }
 
 /// The names of a model: that of its file or folder, and of a file without what it ends with.
@@ -104,7 +122,8 @@ mod tests {
             fs::read_dir(&variables[0].1).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(entries, ["mnist.pkl"]);
         assert_eq!(fs::read_to_string(Path::new(&variables[0].1).join("mnist.pkl")).unwrap(), "weights");
-        let by_name: BTreeMap<String, String> = serde_json::from_str(&variables[1].1).unwrap();
+        let by_name = fs::read(&variables[1].1).unwrap();
+        let by_name: BTreeMap<String, String> = serde_json::from_slice(&by_name).unwrap();
         assert_eq!(by_name.keys().collect::<Vec<_>>(), ["mnist", "mnist.pkl", "table"]);
         assert_eq!(by_name["table"], "/side/table.csv");
     }

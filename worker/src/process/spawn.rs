@@ -1,6 +1,7 @@
 //! Starting a Python process: its interpreter, environment, folders and inherited descriptors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -9,11 +10,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use prs_common::config::password_variables;
+use prs_common::job::{LONGEST_VARIABLE, OF_VARIABLE};
 use prs_common::log_file::open_append;
 use prs_common::process_page::ProcessPage;
 use prs_common::tree::{self, OpenFolder};
 use prs_common::wire::{HELD_VARIABLE, PAGE_VARIABLE, SOCKET_VARIABLE};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process_group};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
@@ -75,6 +77,13 @@ pub(crate) struct SpawnError {
     source: io::Error,
 }
 
+impl SpawnError {
+    /// Whether no process of this host can be started so.
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.source.kind() == io::ErrorKind::ArgumentListTooLong
+    }
+}
+
 /// A process that was started.
 pub(crate) struct Spawned {
     pub(crate) child: Child,
@@ -132,9 +141,61 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     }
     command.env(HELD_VARIABLE, held.join("//"));
     let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    check_environment(command.as_std(), settings).map_err(failed(&settings.python))?;
     prepare(&mut command, numbers, settings.mark, settings.mount.clone());
     let child = command.spawn().map_err(python)?;
     Ok(Spawned { child, socket, page })
+}
+
+/// Bytes of arguments and environment that Linux takes whatever the limit of the stack is.
+const LEAST_ROOM: u64 = 128 << 10;
+/// Bytes of them that Linux takes at most.
+const MOST_ROOM: u64 = 6 << 20;
+/// Bytes for the arguments of the interpreter and what the kernel adds.
+const OF_ARGUMENTS: usize = 16 << 10;
+
+/// Says which variables are too long, where Linux would say no more than that something is.
+fn check_environment(command: &std::process::Command, settings: &ProcessSettings) -> io::Result<()> {
+    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => drop(variables.insert(name.to_owned(), value.to_owned())),
+            None => drop(variables.remove(name)),
+        }
+    }
+    let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
+    let of_job: BTreeSet<&OsStr> = settings.variables.iter().map(|(name, _)| OsStr::new(name)).collect();
+    let room = (stack / 4).clamp(LEAST_ROOM, MOST_ROOM) as usize;
+    let sizes = variables.iter().map(|(name, value)| {
+        (name.as_os_str(), name.len() + value.len() + OF_VARIABLE, of_job.contains(name.as_os_str()))
+    });
+    match too_long(sizes, room) {
+        Some(message) => Err(io::Error::new(io::ErrorKind::ArgumentListTooLong, message)),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with variables of these names and sizes, some of them of the job, where Linux has `room` for all of them.
+fn too_long<'a>(variables: impl Iterator<Item = (&'a OsStr, usize, bool)>, room: usize) -> Option<String> {
+    let (mut all, mut of_job, mut count) = (OF_ARGUMENTS, 0, 0);
+    for (name, size, is_of_job) in variables {
+        let bytes = size - size_of::<usize>();
+        if bytes > LONGEST_VARIABLE {
+            return Some(format!(
+                "the environment variable {} has {bytes} bytes with its name and the paths put into it, and Linux takes \
+                 {LONGEST_VARIABLE} at most: give a file under side_inputs, and its path as the variable",
+                name.display()
+            ));
+        }
+        (all, count) = (all + size, count + 1);
+        of_job += if is_of_job { size } else { 0 };
+    }
+    (all > room).then(|| {
+        format!(
+            "the environment has {all} bytes in {count} variables, {of_job} of them of the job, and Linux takes {room} here: \
+             give fewer environment_variables or shorter ones, or raise the limit of the stack (ulimit -s) where prs is started"
+        )
+    })
 }
 
 /// The folders that this program holds above those of the process.
@@ -185,7 +246,7 @@ fn prepare(command: &mut Command, descriptors: Vec<RawFd>, mark: Mark, mount: Op
 }
 
 /// prs's own folder, then what the user has.
-fn python_path(settings: &ProcessSettings) -> std::ffi::OsString {
+fn python_path(settings: &ProcessSettings) -> OsString {
     let mut path = settings.python_home.clone().into_os_string();
     let job = settings.variables.iter().find(|(name, _)| name == "PYTHONPATH").map(|(_, value)| value.into());
     if let Some(users) = job.or_else(|| std::env::var_os("PYTHONPATH")) {
@@ -200,5 +261,37 @@ pub(super) fn kill_group(pid: u32) {
     if let Some(group) = Pid::from_raw(pid as i32) {
         // Nobody may be left in it.
         let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names, sizes, and whether they are of the job.
+    type Variables<'a> = &'a [(&'a str, usize, bool)];
+
+    #[test]
+    fn what_linux_does_not_take_is_named() {
+        let limit = LONGEST_VARIABLE + size_of::<usize>();
+        let many = vec![("A", 1000, true); 3000];
+        let table: [(Variables<'_>, &str); 5] = [
+            (&[], ""),
+            (&[("A", limit, true), ("PATH", 1000, false)], ""),
+            (
+                &[("A", 100, true), ("LONG", limit + 1, true)],
+                "the environment variable LONG has 131073 bytes",
+            ),
+            (
+                &many,
+                "has 3016384 bytes in 3000 variables, 3000000 of them of the job, and Linux takes 2097152 here",
+            ),
+            (&many[..2000], ""),
+        ];
+        for (variables, expected) in table {
+            let sizes = variables.iter().map(|(name, size, of_job)| (OsStr::new(name), *size, *of_job));
+            let told = too_long(sizes, 2 << 20).unwrap_or_default();
+            assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{told}");
+        }
     }
 }

@@ -462,6 +462,14 @@ fn of_v1(
     }
 }
 
+/// Bytes of one variable of an environment, with its name, `=` and a zero byte, that Linux takes.
+pub const LONGEST_VARIABLE: usize = 128 << 10;
+/// Bytes of all variables of a job, each with its name and [what it takes besides](OF_VARIABLE). Linux takes a quarter of
+/// the limit of the stack, mostly 2 MiB, for these, those of the host and of prs, and the arguments of what a script starts.
+const MOST_OF_VARIABLES: usize = 3 << 19;
+/// Bytes that a variable takes beside its name and value: `=`, a zero byte, and a pointer.
+pub const OF_VARIABLE: usize = 2 + size_of::<usize>();
+
 /// Adds the variables under `key`; they count before those that are there.
 fn variables(reader: &mut Reader<'_>, key: &str, spec: &mut JobSpec) {
     for variable in reader.text_mapping(key).unwrap_or_default() {
@@ -471,6 +479,28 @@ fn variables(reader: &mut Reader<'_>, key: &str, spec: &mut JobSpec) {
             reader.refuse(&variable, "a variable has a name without `=`, and no zero bytes");
             continue;
         }
+        let bytes = name.len() + value.len() + 2;
+        if bytes > LONGEST_VARIABLE {
+            reader.refuse(
+                &variable,
+                format!(
+                    "the variable has {bytes} bytes with its name, and Linux takes {LONGEST_VARIABLE} at most: give a \
+                     file under side_inputs, and its path here"
+                ),
+            );
+            continue;
+        }
         spec.environment_variables.insert(name.to_owned(), value.to_owned());
+    }
+    let sizes = spec.environment_variables.iter().map(|(name, value)| name.len() + value.len() + OF_VARIABLE);
+    let (all, count) = (sizes.sum::<usize>(), spec.environment_variables.len());
+    if let Some(setting) = reader.get(key).filter(|_| all > MOST_OF_VARIABLES) {
+        reader.refuse(
+            &setting,
+            format!(
+                "the {count} variables have {all} bytes together, and {MOST_OF_VARIABLES} are the most that leaves room for \
+                 those of a host: give what is long in a file under side_inputs"
+            ),
+        );
     }
 }

@@ -122,6 +122,30 @@ fn refused_environments() {
 }
 
 #[test]
+fn variables_that_linux_does_not_take_are_refused() {
+    let project = Project::new();
+    let of = |variables: &str| format!("{REQUIRED}environment_variables:\n{variables}");
+    let one = |bytes: usize| of(&format!("  V: {}\n", "x".repeat(bytes)));
+    let many = |count: usize| {
+        let lines: Vec<_> = (0..count).map(|at| format!("  V{at:04}: {}\n", "x".repeat(1000))).collect();
+        of(&lines.concat())
+    };
+    for yaml in [one((128 << 10) - 3), many(1500)] {
+        project.load(&yaml).unwrap();
+    }
+    assert_eq!(
+        project.problem(&one((128 << 10) - 2)),
+        "environment_variables.V: the variable has 131073 bytes with its name, and Linux takes 131072 at most: give a file \
+         under side_inputs, and its path here"
+    );
+    assert_eq!(
+        project.problem(&many(3000)),
+        "environment_variables: the 3000 variables have 3045000 bytes together, and 1572864 are the most that leaves room for \
+         those of a host: give what is long in a file under side_inputs"
+    );
+}
+
+#[test]
 fn an_interpreter_of_the_workers_is_not_looked_for_here() {
     let project = Project::new();
     let for_workers = |environment: &str| {

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-# Paths of the job's model and side inputs by their names, as JSON.
+# The file with the paths of the job's model and side inputs by their names, as JSON.
 _MODELS = "PRS_MODELS"
 
 
@@ -20,7 +20,10 @@ class Model:
     def get_model_path(model_name: str, version: Any = None, _workspace: Any = None) -> str:
         """The path of the job's model or side input of this name. The version does not count: a job has
         one of each."""
-        models: dict[str, str] = json.loads(os.environ.get(_MODELS) or "{}")
+        models: dict[str, str] = {}
+        if file := os.environ.get(_MODELS):
+            with open(file, encoding="utf-8") as text:
+                models = json.load(text)
         path = models.get(model_name)
         if path is not None:
             return path
