@@ -86,6 +86,7 @@ test-rust: test-build servers
 	$(STEP) fleet $(CARGO_TEST) --test fleet -- --test-threads 6 --skip alone::
 	$(STEP) serve $(CARGO_TEST) --test serve -- --test-threads 10 --skip alone::
 	$(STEP) alone $(CARGO_TEST) --no-fail-fast --test embedded --test servers --test fleet --test serve -- --test-threads 1 alone::
+	$(STEP) cost $(CARGO_TEST) --test cost
 	$(STEP) fuzz env PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-5}" $(CARGO_TEST) --test fuzz
 	$(STEP) chaos $(CARGO_TEST) --test chaos -- --test-threads 6
 

@@ -1,12 +1,63 @@
-//! Which name was probably meant by one that does not exist.
+//! Which name was probably meant by one that does not exist, and which there are.
+//!
+//! Names come from users, each of many messages has some of them, and so no message looks at more than a few.
+
+use std::fmt;
+
+/// Longest name that is compared, bytes: the comparison takes the product of two lengths.
+const LONGEST: usize = 256;
+/// Names that one is compared with, and that a message lists.
+const MOST: usize = 100;
+
+/// Names that there are, for a message: the first, and how many more.
+#[derive(Debug)]
+pub(crate) struct Few<'a> {
+    first: Vec<&'a str>,
+    more: usize,
+}
+
+/// The first names of `known`; however many there are, no more are looked at.
+pub(crate) fn few<'a>(known: impl ExactSizeIterator<Item = &'a str>) -> Few<'a> {
+    let more = known.len().saturating_sub(MOST);
+    Few { first: known.take(MOST).collect(), more }
+}
+
+impl<'a> Few<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    /// The one of them that `key` may be a misspelling of.
+    pub(crate) fn nearest(&self, key: &str) -> Option<&'a str> {
+        nearest(key, &self.first)
+    }
+}
+
+impl fmt::Display for Few<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_empty(), self.more) {
+            (true, _) => f.write_str("none"),
+            (false, 0) => f.write_str(&self.first.join(", ")),
+            (false, more) => write!(f, "{} and {more} more", self.first.join(", ")),
+        }
+    }
+}
 
 /// The one of `known` that `key` may be a misspelling of.
 pub fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    if key.len() > LONGEST {
+        return None;
+    }
     let spell = |name: &str| name.to_ascii_lowercase().replace('-', "_");
     let wanted = spell(key);
-    let allowed = (wanted.chars().count() / 3).max(1);
+    let letters = wanted.chars().count();
+    let allowed = (letters / 3).max(1);
     known
         .iter()
+        .take(MOST)
+        .filter(|candidate| candidate.len() <= LONGEST)
+        // So many letters have to come or go.
+        .filter(|candidate| candidate.chars().count().abs_diff(letters) <= allowed)
         .map(|&candidate| (edits(&wanted, &spell(candidate)), candidate))
         .filter(|&(distance, candidate)| distance <= allowed && distance < candidate.len())
         .min_by_key(|&(distance, _)| distance)
@@ -56,6 +107,17 @@ mod tests {
         ] {
             assert_eq!(nearest(given, &JOB.names()), expected, "{given}");
         }
+    }
+
+    #[test]
+    fn long_names_and_long_lists_are_cut() {
+        let names: Vec<String> = (0..1000).map(|number| format!("name{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let listed = |names: &[&str]| few(names.iter().copied()).to_string();
+        assert_eq!(listed(&[]), "none");
+        assert_eq!(listed(&names[..2]), "name0, name1");
+        assert!(listed(&names).ends_with(", name99 and 900 more"));
+        assert_eq!(nearest(&"x".repeat(1 << 20), &[&"x".repeat((1 << 20) - 1)]), None);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! What a list or a table names is not known here; the stores themselves refuse it when it is read
 //! ([`open_within`](crate::storage::open_within)).
 
+use std::collections::HashSet;
+
 use super::error::{JobFileError, Problem};
-use super::text::place_of;
+use super::text::Places;
 use super::yaml::Node;
 use super::{JobSpec, Loaded};
 use crate::dataset::input::InputSource;
@@ -12,13 +14,12 @@ use crate::storage::{Reach, Use};
 
 /// What of `loaded` is not within `reach`, each once; with its key in the `document`, where that has it.
 pub(super) fn problems(loaded: &mut Loaded, reach: &Reach, document: Option<&Node>) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut refused: Vec<(String, String)> = Vec::new();
+    let mut seen = HashSet::new();
     let mut check = |url: &str, usage: Use| {
         let Err(message) = reach.check(url, usage) else { return };
-        let (key, line) = document.and_then(|node| place_of(node, url, "")).unwrap_or_default();
-        let problem = Problem { key, line, message };
-        if !problems.contains(&problem) {
-            problems.push(problem);
+        if seen.insert((url.to_owned(), message.clone())) {
+            refused.push((url.to_owned(), message));
         }
     };
     if let Loaded::Pipeline(loaded) = loaded {
@@ -34,7 +35,13 @@ pub(super) fn problems(loaded: &mut Loaded, reach: &Reach, document: Option<&Nod
             check(place, Use::Write);
         }
     });
-    problems
+    let places = Places::of(document, refused.iter().map(|(url, _)| &**url));
+    let mut told = HashSet::new();
+    let problems = refused.iter().map(|(url, message)| {
+        let (key, line) = places.get(url).unwrap_or_default();
+        Problem { key, line, message: message.clone() }
+    });
+    problems.filter(|problem| told.insert((problem.key.clone(), problem.message.clone()))).collect()
 }
 
 /// The URLs that a job names.

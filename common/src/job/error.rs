@@ -40,7 +40,7 @@ impl fmt::Display for JobFileError {
 }
 
 /// One thing that is wrong with a job file, or that its author should know of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// The key, with its place, such as `inputs[0].path`; empty when the file as a whole is meant.
     pub key: String,

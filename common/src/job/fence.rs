@@ -6,7 +6,10 @@
 //! outside is noted, is not read, and is then all that is said of the job: other messages might tell what is there.
 
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
+
+use super::near_path::LONGEST_PATH;
 
 /// A path that nothing has.
 pub(super) const NOWHERE: &str = "/dev/null/outside";
@@ -15,12 +18,16 @@ thread_local! {
     static FENCE: RefCell<Option<Fence>> = const { RefCell::new(None) };
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Fence {
     /// Without links.
     folders: Vec<PathBuf>,
     outside: Vec<Outside>,
     led_to: Vec<LedTo>,
+    /// Where each path stands in `led_to`.
+    places: HashMap<PathBuf, usize>,
+    /// What `outside` has.
+    told: HashSet<String>,
 }
 
 /// A path that was made, wherever it leads.
@@ -64,7 +71,7 @@ pub(super) fn led_to<T>(folders: &[PathBuf], read: impl FnOnce() -> T) -> Vec<Le
 
 fn within<T>(folders: &[PathBuf], read: impl FnOnce() -> T) -> (T, Option<Fence>) {
     let folders = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
-    let former = FENCE.replace(Some(Fence { folders, outside: Vec::new(), led_to: Vec::new() }));
+    let former = FENCE.replace(Some(Fence { folders, ..Fence::default() }));
     let done = read();
     (done, FENCE.replace(former))
 }
@@ -72,9 +79,10 @@ fn within<T>(folders: &[PathBuf], read: impl FnOnce() -> T) -> (T, Option<Fence>
 /// Says what `path`, which was made, is for.
 pub(super) fn is_for(path: &Path, purpose: Purpose) {
     FENCE.with_borrow_mut(|fence| {
-        let found = fence.iter_mut().flat_map(|fence| &mut fence.led_to).find(|one| one.path == path);
-        if let Some(found) = found {
-            found.purpose = purpose;
+        if let Some(fence) = fence
+            && let Some(place) = fence.places.get(path)
+        {
+            fence.led_to[*place].purpose = purpose;
         }
     });
 }
@@ -92,13 +100,13 @@ pub(super) fn pass(path: &Path, given: &str) -> bool {
         if path == Path::new(NOWHERE) {
             return false;
         }
-        if !fence.led_to.iter().any(|one| one.path == path) {
+        if !fence.places.contains_key(path) {
+            fence.places.insert(path.to_owned(), fence.led_to.len());
             let (path, given) = (path.to_owned(), given.to_owned());
             fence.led_to.push(LedTo { path, given, purpose: Purpose::Data });
         }
-        let outside = Outside { given: given.to_owned() };
-        if !is_inside && !fence.outside.contains(&outside) {
-            fence.outside.push(outside);
+        if !is_inside && fence.told.insert(given.to_owned()) {
+            fence.outside.push(Outside { given: given.to_owned() });
         }
         is_inside
     })
@@ -107,7 +115,8 @@ pub(super) fn pass(path: &Path, given: &str) -> bool {
 impl Fence {
     fn has(&self, path: &Path) -> bool {
         // Of what is not there the folder counts that is; `..` behind that leads anywhere.
-        let Some(there) = path.ancestors().find(|ancestor| ancestor.symlink_metadata().is_ok()) else {
+        let mut shorter = path.ancestors().skip_while(|path| path.as_os_str().len() > LONGEST_PATH);
+        let Some(there) = shorter.find(|ancestor| ancestor.symlink_metadata().is_ok()) else {
             return false;
         };
         let (Ok(place), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) else { return false };

@@ -475,7 +475,9 @@ fn partition_format(fields: &mut Reader<'_>, tabular: Option<&TabularOptions>) -
     let typed = tabular.iter().flat_map(|options| &options.dtype).map(|(name, _)| ("dtype", name));
     let chosen = tabular.iter().flat_map(|options| &options.columns).flatten().map(|name| ("columns", name));
     for (key, name) in typed.chain(chosen) {
-        if let Some(setting) = fields.get(key).filter(|_| format.names().any(|field| field == name)) {
+        if format.names().any(|field| field == name)
+            && let Some(setting) = fields.get(key)
+        {
             let message = format!(
                 "{name:?} is a column of partition_format, which has its type from there: remove it here"
             );
@@ -489,9 +491,10 @@ fn partition_format(fields: &mut Reader<'_>, tabular: Option<&TabularOptions>) -
 fn columns(fields: &mut Reader<'_>) -> Option<Vec<String>> {
     let names = fields.texts("columns")?;
     let mut columns: Vec<String> = Vec::with_capacity(names.len());
+    let mut seen = HashSet::new();
     for setting in &names {
         let name = setting.value.as_text().unwrap_or_default();
-        if columns.iter().any(|column| column == name) {
+        if !seen.insert(name) {
             fields.refuse(setting, format!("{name:?} is there twice: remove one"));
         }
         columns.push(name.to_owned());

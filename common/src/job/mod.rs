@@ -376,7 +376,9 @@ fn read(
         problems.push(Problem { key: "--job-name".to_owned(), line: None, message });
     }
     let mut files = SourceFiles::new(names.clone());
-    let lifted = form::lift(document, &absolute, &mut overrides, &invocation, &mut files, problems);
+    let lifted = references::bounded(|| {
+        form::lift(document, &absolute, &mut overrides, &invocation, &mut files, problems)
+    });
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let path = given.shown.map_or(path, Path::new);
     // What a program wrote as one line of JSON has no lines that say anything.

@@ -8,6 +8,9 @@ use super::near_name::edits;
 /// Entries of a folder that are looked at, at most.
 const MOST: usize = 10_000;
 
+/// Bytes of a path that Linux looks up, at most.
+pub(super) const LONGEST_PATH: usize = 4095;
+
 /// `: did you mean ...?`, or nothing where no entry beside the missing one has a similar name.
 pub(super) fn hint(path: &Path) -> String {
     nearest(path).map(|near| format!(": did you mean {}?", near.display())).unwrap_or_default()
@@ -15,6 +18,9 @@ pub(super) fn hint(path: &Path) -> String {
 
 /// `path` with the first part of it that is not there replaced by the most similar one that is.
 fn nearest(path: &Path) -> Option<PathBuf> {
+    if path.as_os_str().len() > LONGEST_PATH {
+        return None;
+    }
     // The last ancestor of a relative path is empty: the current folder.
     let parts = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists());
     let missing = parts.last()?;
@@ -54,6 +60,7 @@ mod tests {
             ("pictures", None),
             ("x", None),
             ("data", None),
+            (&"x/".repeat(LONGEST_PATH), None),
         ] {
             let expected = meant.map(|meant| format!(": did you mean {}?", path(meant).display()));
             assert_eq!(hint(&path(given)), expected.unwrap_or_default(), "{given}");

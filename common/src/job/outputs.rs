@@ -3,13 +3,14 @@
 //! A name that is only used, in `arguments` or `environment_variables`, is a folder of that name. Each lies below the
 //! folder of a process where it will be below the output of the job, so that publishing knows nothing of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::form::RawSetting;
 use super::own_id::{check_named_file, with_plain_job_id, with_some_id};
+use super::pipeline::met;
 use super::reader::Reader;
 use super::spec::{JobSpec, OutputAction};
 use super::validate::is_identifier;
@@ -154,35 +155,42 @@ fn below_output(given: &str) -> Result<String, String> {
 
 /// Adds the folders that are only named in references, and refuses outputs that get in each other's way, or in that of what
 /// prs writes itself.
-pub(super) fn complete(reader: &mut Reader<'_>, spec: &mut JobSpec, used: &[(RawSetting, String)]) {
+pub(super) fn complete(reader: &mut Reader<'_>, spec: &mut JobSpec, used: &[(&RawSetting, String)]) {
+    let mut known: HashSet<String> = spec.outputs.iter().map(|output| output.name.clone()).collect();
     for (setting, name) in used {
-        if spec.outputs.iter().any(|output| output.name == *name) {
+        if known.contains(name) {
             continue;
         }
         match check_name(name) {
-            Ok(()) => spec.outputs.push(NamedOutput::folder(name)),
+            Ok(()) => {
+                known.insert(name.clone());
+                spec.outputs.push(NamedOutput::folder(name));
+            }
             Err(message) => reader.refuse(setting, message),
         }
     }
-    let at = |name: &str| {
-        let used = used.iter().find(|(_, used)| used == name).map(|(setting, _)| setting.clone());
-        let line = reader.get("outputs").and_then(|outputs| match &outputs.value.value {
-            Value::Mapping(entries) => {
-                entries.iter().find(|(key, _)| key.name == name).map(|(key, _)| key.line)
-            }
-            _ => None,
-        });
-        let given = || RawSetting {
-            key: String::new(),
-            shown: format!("outputs.{name}"),
-            line,
-            value: Node { line, value: Value::Null },
-        };
-        used.filter(|_| reader.get("outputs").is_none()).unwrap_or_else(given)
+    // Of a name that is used twice the first place counts.
+    let first: HashMap<&str, &RawSetting> =
+        used.iter().rev().map(|(setting, name)| (&**name, *setting)).collect();
+    let given = reader.get("outputs");
+    let entries = match given.as_ref().map(|given| &given.value.value) {
+        Some(Value::Mapping(entries)) => entries.as_slice(),
+        _ => &[],
     };
+    let lines: HashMap<&str, usize> = entries.iter().map(|(key, _)| (&*key.name, key.line)).collect();
+    let at = |name: &str| {
+        let line = lines.get(name).copied();
+        let (shown, value) = (format!("outputs.{name}"), Node { line, value: Value::Null });
+        let used = first.get(name).filter(|_| given.is_none()).map(|used| (*used).clone());
+        used.unwrap_or_else(|| RawSetting { key: String::new(), shown, line, value })
+    };
+    // The output itself is in the way of none.
+    let placed: Vec<&NamedOutput> = spec.outputs.iter().filter(|output| !output.path.is_empty()).collect();
+    let met = met(&placed.iter().map(|output| Path::new(&output.path)).collect::<Vec<_>>());
     let mut wrong = Vec::new();
-    for (index, output) in spec.outputs.iter().enumerate() {
-        if let Some(message) = conflict(spec, output, &spec.outputs[..index]) {
+    for (index, output) in placed.iter().enumerate() {
+        let other = met.get(&index).map(|other| placed[*other]);
+        if let Some(message) = conflict(spec, output, other) {
             wrong.push((at(&output.name), message));
         }
     }
@@ -191,12 +199,9 @@ pub(super) fn complete(reader: &mut Reader<'_>, spec: &mut JobSpec, used: &[(Raw
     }
 }
 
-/// What `output` cannot be, where it cannot be there beside the `others` and what prs writes itself.
-fn conflict(spec: &JobSpec, output: &NamedOutput, others: &[NamedOutput]) -> Option<String> {
+/// What `output`, which has a path, cannot be, where it cannot be there beside the `other` in its way and what prs writes itself.
+fn conflict(spec: &JobSpec, output: &NamedOutput, other: Option<&NamedOutput>) -> Option<String> {
     let path = &*output.path;
-    if path.is_empty() {
-        return None;
-    }
     let first = path.split('/').next().unwrap_or_default();
     let checked = check_named_file(first).and_then(|()| check_output_name(&with_some_id(path), usize::MAX));
     if let Err(message) = checked {
@@ -207,11 +212,7 @@ fn conflict(spec: &JobSpec, output: &NamedOutput, others: &[NamedOutput]) -> Opt
             "the rows go into {first}, so the script cannot write there: give it another path"
         ));
     }
-    let clash = others.iter().find(|other| {
-        let (other, path) = (Path::new(&other.path), Path::new(path));
-        !other.as_os_str().is_empty() && (other.starts_with(path) || path.starts_with(other))
-    });
-    clash.map(|other| {
+    other.map(|other| {
         format!(
             "{path} is, or is in, the output {} at {}: give each a place of its own",
             other.name, other.path

@@ -3,7 +3,10 @@
 //! Where all are columns of `partition_format`, which files go together shows in their paths. Any other one is a column of
 //! the data of a table, and the rows are put together first: see [`shuffle`](super::shuffle).
 
+use std::collections::HashSet;
+
 use super::counting::counted_window;
+use super::near_name::few;
 use super::reader::Reader;
 use super::spec::JobSpec;
 use super::yaml::{Node, Value};
@@ -30,13 +33,13 @@ pub(super) fn read(reader: &mut Reader<'_>, spec: &mut JobSpec) {
             Ok(given) => given,
             Err(message) => return reader.refuse(&setting, message),
         };
+        let mut seen = HashSet::new();
         let problems: Vec<String> = given
             .iter()
-            .enumerate()
-            .filter_map(|(position, name)| {
+            .filter_map(|name| {
                 if name.trim().is_empty() {
                     Some("a key is empty: give the name of a column".to_owned())
-                } else if given[..position].contains(name) {
+                } else if !seen.insert(name) {
                     Some(format!("{name:?} is there twice: remove one"))
                 } else {
                     spec.inputs.iter().find_map(|input| absent(input, name))
@@ -114,16 +117,17 @@ fn names(value: &Node) -> Result<Vec<String>, String> {
 
 /// What to say where the paths of `input` have no column `name`.
 fn absent(input: &Input, name: &str) -> Option<String> {
-    let columns: Vec<&str> = input.path_columns().collect();
     // What columns the data of a table has shows when it is read.
-    if columns.contains(&name) || input.kind == InputKind::Tabular {
+    if input.kind == InputKind::Tabular || input.path_columns().any(|column| column == name) {
         return None;
     }
+    let columns: Vec<&str> = input.path_columns().collect();
+    let columns = few(columns.into_iter());
     let input_name = &input.name;
     let known = if columns.is_empty() {
         format!("input {input_name} has no partition_format")
     } else {
-        format!("the columns that the paths of input {input_name} have are {}", columns.join(", "))
+        format!("the columns that the paths of input {input_name} have are {columns}")
     };
     let remedy = "give one that partition_format has";
     Some(format!("{name:?} is no column of a path, {known}; {remedy}"))

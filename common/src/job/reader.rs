@@ -108,10 +108,11 @@ impl<'a> Reader<'a> {
         let given = self.raw.settings.iter().chain(&self.empty);
         let unknown: Vec<RawSetting> = given.filter(is_unknown).cloned().collect();
         let all = format!("the keys of {of} are {}", known.join(", "));
+        let mut is_said = unknown.is_empty() || self.problems.iter().any(|problem| problem.message == all);
         for setting in unknown {
             let Some(nearest) = nearest(&setting.key, known) else {
                 self.refuse(&setting, "there is no such key: remove it");
-                if self.problems.iter().all(|problem| problem.message != all) {
+                if !std::mem::replace(&mut is_said, true) {
                     self.refuse_at("", None, &*all);
                 }
                 continue;

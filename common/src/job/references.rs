@@ -3,7 +3,42 @@
 //!
 //! A job file is checked for what its references name; what they stand for is put in their place when a process is started.
 
-use super::near_name::nearest;
+use std::cell::Cell;
+
+use super::near_name::few;
+
+/// Bytes that the values of all expressions of one job file may have together: a value that is named again and again
+/// makes more of a file than it is.
+const MOST_FILLED_IN: usize = 64 << 20;
+
+thread_local! {
+    /// Bytes that may still be filled in, while a job file is lifted.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Does `lift`, which fills in the expressions of one job file, with a bound to what they make of it.
+pub(super) fn bounded<T>(lift: impl FnOnce() -> T) -> T {
+    let outer = LEFT.replace(Some(MOST_FILLED_IN));
+    let done = lift();
+    LEFT.set(outer);
+    done
+}
+
+/// Takes the value of an expression from what may be filled in.
+///
+/// # Errors
+/// There is no more room.
+pub(super) fn fill(bytes: usize) -> Result<(), String> {
+    let Some(left) = LEFT.get() else { return Ok(()) };
+    LEFT.set(Some(left.saturating_sub(bytes)));
+    if bytes <= left {
+        return Ok(());
+    }
+    Err(format!(
+        "the values of all ${{{{ }}}} of the file have more than {} MiB together: give long values in a file of code or data",
+        MOST_FILLED_IN >> 20
+    ))
+}
 
 /// The references that there are.
 const FORMS: &str = "${{side_inputs.NAME}} and ${{outputs.NAME}}";
@@ -47,12 +82,13 @@ pub fn resolve_references(
 }
 
 /// The message about a reference to the side input `name`, which is none of `names`.
-pub(super) fn no_side_input(name: &str, names: &[&str]) -> String {
+pub(super) fn no_side_input<'a>(name: &str, names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let names = few(names);
     let absent = format!("${{{{side_inputs.{name}}}}}: there is no side input `{name}`");
-    match nearest(name, names) {
+    match names.nearest(name) {
         Some(near) => format!("{absent}: did you mean `{near}`?"),
         None if names.is_empty() => format!("{absent}: give it under side_inputs"),
-        None => format!("{absent}; there are: {}", names.join(", ")),
+        None => format!("{absent}; there are: {names}"),
     }
 }
 
@@ -78,7 +114,9 @@ pub(super) fn substitute(
         let (inside, after) =
             after.split_once("}}").ok_or_else(|| format!("`${{{{{after}` has no end: close it with }}}}"))?;
         done.push_str(before);
-        done.push_str(&value(inside.trim())?);
+        let value = value(inside.trim())?;
+        fill(value.len())?;
+        done.push_str(&value);
         rest = after;
     }
     Ok(done + rest)

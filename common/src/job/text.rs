@@ -1,6 +1,7 @@
 //! A job file that is no file: a text, what came with it, and what the one who hands it in calls the job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use super::error::{JobFileError, Problem};
 use super::fence::{self, LedTo, Outside, Purpose};
 use super::inputs;
 use super::names::Names;
+use super::near_name::few;
 use super::validate::check_name;
 use super::yaml::{self, Key, Node, Value};
 use super::{Deployed, JobSpec, Loaded, Origin, RunsOn, Submitter};
@@ -130,46 +132,40 @@ impl JobText<'_> {
     pub(super) fn local_paths<T>(&self, read: impl FnOnce() -> T) -> Vec<LocalPath> {
         let mut document = yaml::parse(self.text).ok();
         let inputs = document.as_mut().map(places_of_inputs).unwrap_or_default();
-        let is_sent = |one: &LedTo| {
+        let is_sent = |one: &&LedTo| {
             one.purpose != Purpose::Output
                 && !self.allowed.iter().any(|allowed| one.path.starts_with(allowed))
         };
-        let local_path = |one: LedTo| {
-            let found = document.as_ref().filter(|_| !one.given.is_empty());
-            let (key, line) = found.and_then(|node| place_of(node, &one.given, "")).unwrap_or_default();
-            let path = one.path.strip_prefix(self.folder).map_or(one.path.clone(), Path::to_owned);
-            let input = inputs.iter().find(|(at, _)| is_of(at, &key)).map(|(_, name)| name.clone());
-            LocalPath { path, key, line, input, is_code: one.purpose == Purpose::Code }
-        };
         let led_to = fence::led_to(&[self.root.to_owned()], read);
-        led_to.into_iter().filter(is_sent).map(local_path).collect()
+        let given = led_to.iter().map(|one| &*one.given).filter(|given| !given.is_empty());
+        let places = Places::of(document.as_ref(), given);
+        let local_path = |one: &LedTo| {
+            let (key, line) = places.get(&one.given).unwrap_or_default();
+            let path = one.path.strip_prefix(self.folder).map_or(one.path.clone(), Path::to_owned);
+            let input = inputs.get(key.strip_suffix(".path").unwrap_or(&key)).or_else(|| inputs.get(&key));
+            LocalPath { path, input: input.cloned(), key, line, is_code: one.purpose == Purpose::Code }
+        };
+        led_to.iter().filter(is_sent).map(local_path).collect()
     }
 
     /// Puts what was sent in the place of the paths in `document`.
     pub(super) fn put_sent(&self, document: &mut Node, problems: &mut Vec<Problem>) {
         let Some(sent) = self.sent else { return };
-        let mut names = Vec::new();
-        for (name, path) in sent {
-            let mut is_known = false;
-            for key in ["inputs", "side_inputs"] {
-                let Some(node) = document.get_mut(key) else { continue };
-                for (own, input) in inputs_in(key, node) {
-                    if own == *name {
-                        put_path(input, path);
-                        is_known = true;
-                    }
-                    names.push(own);
+        let mut names = BTreeSet::new();
+        for key in ["inputs", "side_inputs"] {
+            let Some(node) = document.get_mut(key) else { continue };
+            for (own, input) in inputs_in(key, node) {
+                if let Some(path) = sent.get(&own) {
+                    put_path(input, path);
                 }
+                names.insert(own);
             }
-            if !is_known {
-                names.sort_unstable();
-                names.dedup();
-                let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                let message =
-                    format!("{name} was sent, and no input of the job is called so; there are: {there}");
-                problems.push(Problem { key: "inputs".to_owned(), line: None, message });
-            }
-            names.clear();
+        }
+        let there = few(names.iter().map(String::as_str));
+        for name in sent.keys().filter(|name| !names.contains(*name)) {
+            let message =
+                format!("{name} was sent, and no input of the job is called so; there are: {there}");
+            problems.push(Problem { key: "inputs".to_owned(), line: None, message });
         }
     }
 
@@ -202,9 +198,9 @@ impl JobText<'_> {
     /// What is said of paths that lead outside. A path may have been noted under other names, too, which the text does not have.
     fn refusals(&self, outside: &[Outside]) -> Vec<Problem> {
         let document = yaml::parse(self.text).ok();
-        let place = |one: &Outside| place_of(document.as_ref()?, &one.given, "");
+        let places = Places::of(document.as_ref(), outside.iter().map(|one| &*one.given));
         let (named, others): (Vec<_>, Vec<_>) =
-            outside.iter().map(|one| (one, place(one))).partition(|(_, place)| place.is_some());
+            outside.iter().map(|one| (one, places.get(&one.given))).partition(|(_, place)| place.is_some());
         let told = if named.is_empty() { others } else { named };
         told.into_iter().map(|(one, place)| refusal(one, place)).collect()
     }
@@ -243,24 +239,18 @@ fn inputs_in<'a>(key: &str, node: &'a mut Node) -> Vec<(String, &'a mut Node)> {
     }
 }
 
-/// Where the inputs and side inputs stand in a document, and their names.
-fn places_of_inputs(document: &mut Node) -> Vec<(String, String)> {
-    let mut found = Vec::new();
+/// The names of the inputs and side inputs of a document, by their places.
+fn places_of_inputs(document: &mut Node) -> HashMap<String, String> {
+    let mut found = HashMap::new();
     for key in ["inputs", "side_inputs"] {
         let Some(node) = document.get_mut(key) else { continue };
         let is_list = matches!(node.value, Value::Sequence(_));
-        let places = inputs_in(key, node).into_iter().enumerate().map(|(at, (name, _))| {
+        found.extend(inputs_in(key, node).into_iter().enumerate().map(|(at, (name, _))| {
             let place = if is_list { format!("{key}[{at}]") } else { format!("{key}.{name}") };
             (place, name)
-        });
-        found.extend(places);
+        }));
     }
     found
-}
-
-/// Whether the key is that of the input at `place`, or the only path of it.
-fn is_of(place: &str, key: &str) -> bool {
-    key.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest == ".path")
 }
 
 /// The file that is all there is in the folder `path`.
@@ -321,22 +311,55 @@ fn refusal(outside: &Outside, place: Option<(String, Option<usize>)>) -> Problem
     Problem { key, line, message }
 }
 
-/// The key, with its place, that has this text.
-pub(super) fn place_of(node: &Node, text: &str, place: &str) -> Option<(String, Option<usize>)> {
-    match &node.value {
-        Value::Scalar { text: own, .. } => (own.trim().trim_start_matches("file:")
-            == text.trim_start_matches("file:"))
-        .then(|| (place.to_owned(), node.line)),
-        Value::Sequence(items) => {
-            let mut items = items.iter().enumerate();
-            items.find_map(|(at, item)| place_of(item, text, &format!("{place}[{at}]")))
+/// Where texts stand in a document: keys with their places, and lines.
+pub(super) struct Places<'a> {
+    wanted: HashMap<&'a str, Option<(String, Option<usize>)>>,
+}
+
+impl<'a> Places<'a> {
+    /// Looks for all `texts` in one walk; of each the first place counts.
+    pub(super) fn of(document: Option<&Node>, texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut places = Self { wanted: texts.map(|text| (plain(text), None)).collect() };
+        if let Some(document) = document {
+            places.walk(document, &mut String::new());
         }
-        Value::Mapping(entries) => entries.iter().find_map(|(key, value)| {
-            let dot = if place.is_empty() { "" } else { "." };
-            place_of(value, text, &format!("{place}{dot}{}", key.name))
-        }),
-        Value::Null => None,
+        places
     }
+
+    /// The first place of a text that was looked for.
+    pub(super) fn get(&self, text: &str) -> Option<(String, Option<usize>)> {
+        self.wanted.get(plain(text)).cloned().flatten()
+    }
+
+    fn walk(&mut self, node: &Node, place: &mut String) {
+        let above = place.len();
+        match &node.value {
+            Value::Scalar { text, .. } => {
+                if let Some(found) = self.wanted.get_mut(plain(text.trim())) {
+                    found.get_or_insert_with(|| (place.clone(), node.line));
+                }
+            }
+            Value::Sequence(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    let _ = write!(place, "[{at}]");
+                    self.walk(item, place);
+                    place.truncate(above);
+                }
+            }
+            Value::Mapping(entries) => {
+                for (key, value) in entries {
+                    place.extend([if above == 0 { "" } else { "." }, &key.name]);
+                    self.walk(value, place);
+                    place.truncate(above);
+                }
+            }
+            Value::Null => {}
+        }
+    }
+}
+
+fn plain(text: &str) -> &str {
+    text.trim_start_matches("file:")
 }
 
 impl Called {

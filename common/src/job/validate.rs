@@ -4,7 +4,7 @@
 //! One pass over every key, whatever is wrong with the others. A known key whose feature is not built
 //! yet is refused, never ignored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -115,20 +115,22 @@ pub(super) fn adjust(spec: &mut JobSpec, reader: &mut Reader<'_>, folder: &Path,
 
 /// Looks at what the texts for the script refer to, and gives the job the outputs that they name.
 fn references(reader: &mut Reader<'_>, spec: &mut JobSpec) {
-    let names: Vec<&str> = spec.side_inputs.iter().map(|side_input| &*side_input.name).collect();
+    let names = || spec.side_inputs.iter().map(|side_input| &*side_input.name);
+    let known: HashSet<&str> = names().collect();
+    let texts = texts_for_the_script(reader, spec);
     let mut used = Vec::new();
-    for text in texts_for_the_script(reader, spec) {
+    for text in &texts {
         let looked_at =
             resolve_references(text.value.as_text().unwrap_or_default(), |reference| match reference {
-                Reference::SideInput(name) if !names.contains(&name) => Err(no_side_input(name, &names)),
+                Reference::SideInput(name) if !known.contains(name) => Err(no_side_input(name, names())),
                 Reference::SideInput(_) => Ok(String::new()),
                 Reference::Output(name) => {
-                    used.push((text.clone(), name.to_owned()));
+                    used.push((text, name.to_owned()));
                     Ok(String::new())
                 }
             });
         if let Err(message) = looked_at {
-            reader.refuse(&text, message);
+            reader.refuse(text, message);
         }
     }
     outputs::complete(reader, spec, &used);

@@ -103,6 +103,18 @@ impl Node {
         }
     }
 
+    /// Bytes of all texts and keys in it.
+    pub(crate) fn text_length(&self) -> usize {
+        match &self.value {
+            Value::Null => 0,
+            Value::Scalar { text, .. } => text.len(),
+            Value::Sequence(nodes) => nodes.iter().map(Self::text_length).sum(),
+            Value::Mapping(entries) => {
+                entries.iter().map(|(key, node)| key.name.len() + node.text_length()).sum()
+            }
+        }
+    }
+
     pub(crate) fn is_null(&self) -> bool {
         self.value == Value::Null
     }

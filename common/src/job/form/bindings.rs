@@ -5,6 +5,7 @@
 use crate::dataset::http_url::is_http;
 use crate::dataset::remote::RemotePath;
 
+use super::super::near_name::few;
 use super::super::reader::Reader;
 use super::super::yaml::{Key, Node, ScalarKind, Value};
 use super::RawSetting;
@@ -287,9 +288,8 @@ fn of_pipeline(fields: &mut Reader<'_>, setting: &RawSetting, parent: &[Output])
     let ["parent", "outputs", name] = parts[..] else { return None };
     let found = parent.iter().find(|output| output.at.key == name).cloned();
     if found.is_none() {
-        let names: Vec<&str> = parent.iter().map(|output| output.at.key.as_str()).collect();
-        let there_are = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let message = format!("the pipeline has no output `{name}`; there are: {there_are}");
+        let names = few(parent.iter().map(|output| output.at.key.as_str()));
+        let message = format!("the pipeline has no output `{name}`; there are: {names}");
         fields.refuse(setting, message);
     }
     let absent = || Output {

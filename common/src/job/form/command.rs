@@ -12,7 +12,7 @@ use super::super::takes::{INT_MAX, Takes};
 use super::super::yaml::{Node, Value};
 use super::bindings;
 use super::common_keys::{RESOURCES, with_common};
-use super::expressions::{Scope, Uses};
+use super::expressions::{Scope, Uses, fill};
 use super::parallel::{Around, Lift, NO_MEANING, for_people, names};
 use super::shell_computed::{Computed, computed, is_name, is_whole};
 use super::shell_places::{Piece, pieces};
@@ -152,6 +152,7 @@ fn command(lift: &mut Lift<'_, '_>, place: &str, around: &Around) {
         let word = match piece {
             Piece::Text(text) => Ok(format!("t:{text}")),
             Piece::Value(quoting, inside) => scope.value(inside).and_then(|value| {
+                fill(value.len())?;
                 match wanted {
                     Some(Computed::Number) if !is_whole(&value) => Err(format!(
                         "${{{{{inside}}}}} is compared as a number in [[ ]], where bash would compute with it, and {value:?} is \

@@ -2,9 +2,10 @@
 //!
 //! What a step says counts before what its component says, key by key. Relative paths of a component start from its file.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::super::near_name::nearest;
+use super::super::near_name::few;
 use super::super::reader::Reader;
 use super::super::takes::Takes;
 use super::super::yaml::{Key, Node, ScalarKind, Value};
@@ -167,29 +168,34 @@ pub(super) fn merge(component: &Node, step: &Node) -> Node {
         _ => Vec::new(),
     };
     let is_kept = |(key, _): &(Key, Node)| !OF_COMPONENT.contains(&&*key.name);
-    let mut merged: Vec<(Key, Node)> = entries(component).into_iter().filter(is_kept).collect();
-    for (key, value) in entries(step).into_iter().filter(|(key, _)| !OF_STEP.contains(&&*key.name)) {
-        put(&mut merged, key, value);
-    }
-    Node { line: step.line, value: Value::Mapping(merged) }
+    let kept = entries(component).into_iter().filter(is_kept).collect();
+    let own = entries(step).into_iter().filter(|(key, _)| !OF_STEP.contains(&&*key.name)).collect();
+    Node { line: step.line, value: Value::Mapping(with_entries(kept, own)) }
 }
 
-fn put(merged: &mut Vec<(Key, Node)>, key: Key, value: Node) {
-    let Some((_, present)) = merged.iter_mut().find(|(present, _)| present.name == key.name) else {
-        merged.push((key, value));
-        return;
-    };
-    match (&mut present.value, value.value) {
-        (Value::Mapping(present), Value::Mapping(entries)) if MERGED.contains(&&*key.name) => {
-            for (key, value) in entries {
-                put(present, key, value);
+/// `present` with `entries` over them; an entry that replaces another stands at the end.
+fn with_entries(present: Vec<(Key, Node)>, entries: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
+    let mut places: HashMap<String, usize> =
+        present.iter().enumerate().map(|(at, (key, _))| (key.name.clone(), at)).collect();
+    let mut merged: Vec<Option<(Key, Node)>> = present.into_iter().map(Some).collect();
+    for (key, mut value) in entries {
+        let place = places.get(&key.name).copied();
+        let before = place.and_then(|place| merged[place].take());
+        match (before, value.value) {
+            (Some((present_key, Node { line, value: Value::Mapping(present) })), Value::Mapping(entries))
+                if MERGED.contains(&&*key.name) =>
+            {
+                let node = Node { line, value: Value::Mapping(with_entries(present, entries)) };
+                merged[place.unwrap_or_default()] = Some((present_key, node));
+            }
+            (_, other) => {
+                value.value = other;
+                places.insert(key.name.clone(), merged.len());
+                merged.push(Some((key, value)));
             }
         }
-        (_, other) => {
-            merged.retain(|(present, _)| present.name != key.name);
-            merged.push((key, Node { line: value.line, value: other }));
-        }
     }
+    merged.into_iter().flatten().collect()
 }
 
 /// What an input of a component may be.
@@ -310,11 +316,11 @@ impl Declared {
 
 /// Why a step cannot give the input `name`, where it is none of those that are declared.
 pub(super) fn unknown_input(name: &str, declared: &[Declared], label: &str) -> String {
-    let names: Vec<&str> = declared.iter().map(|one| &*one.name).collect();
-    match nearest(name, &names) {
+    let names = few(declared.iter().map(|one| &*one.name));
+    match names.nearest(name) {
         Some(near) => format!("{label} has no input `{name}`: did you mean `{near}`?"),
         None if names.is_empty() => format!("{label} has no input `{name}`: it has none"),
-        None => format!("{label} has no input `{name}`; there are: {}", names.join(", ")),
+        None => format!("{label} has no input `{name}`; there are: {names}"),
     }
 }
 

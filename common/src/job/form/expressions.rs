@@ -6,9 +6,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-pub(super) use super::super::references::{parts, substitute, whole};
+pub(super) use super::super::references::{fill, parts, substitute, whole};
 
-use super::super::near_name::nearest;
+use super::super::near_name::few;
 use super::bindings::{Bound, Input, Output};
 
 /// The expressions that there are.
@@ -85,9 +85,9 @@ impl Scope<'_> {
                 "{shown}: an output is for program_arguments and environment_variables: remove it"
             ));
         };
-        let names: Vec<&str> = self.outputs.iter().map(|output| &*output.at.key).collect();
-        if !names.contains(&name) {
-            return Err(match nearest(name, &names) {
+        if !self.outputs.iter().any(|output| output.at.key == name) {
+            let names = few(self.outputs.iter().map(|output| &*output.at.key));
+            return Err(match names.nearest(name) {
                 Some(near) => format!("{shown}: there is no output `{name}`: did you mean `{near}`?"),
                 None => format!("{shown}: there is no output `{name}`: give it under outputs"),
             });
@@ -106,10 +106,10 @@ fn text_of(
     uses: Option<&Uses>,
 ) -> Result<String, String> {
     let Some(input) = inputs.iter().find(|input| input.at.key == name) else {
-        let names: Vec<&str> = inputs.iter().map(|input| input.at.key.as_str()).collect();
-        return Err(match nearest(name, &names) {
+        let names = few(inputs.iter().map(|input| input.at.key.as_str()));
+        return Err(match names.nearest(name) {
             Some(near) => format!("{shown}: there is no input `{name}`: did you mean `{near}`?"),
-            None => format!("{shown}: there is no input `{name}`; there are: {}", names.join(", ")),
+            None => format!("{shown}: there is no input `{name}`; there are: {names}"),
         });
     };
     match (&input.bound, input_data, uses) {

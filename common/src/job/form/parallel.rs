@@ -3,11 +3,13 @@
 //! Says under which native key each of its keys goes. Its defaults differ from the native ones: one file in a mini-batch,
 //! and rows that are only counted where no output is to have them. `max_retries` counts the tries after the first one.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::super::error::Problem;
 use super::super::mltable;
 use super::super::names::Names;
+use super::super::near_name::few;
 use super::super::partition_keys::has_keys;
 use super::super::reader::Reader;
 use super::super::takes::{INT_MAX, Takes};
@@ -221,8 +223,8 @@ fn input_data(
         return None;
     };
     let Some(input) = inputs.iter().find(|input| input.at.key == name) else {
-        let names: Vec<&str> = inputs.iter().map(|input| input.at.key.as_str()).collect();
-        let message = format!("there is no input `{name}`; there are: {}", names.join(", "));
+        let names = few(inputs.iter().map(|input| input.at.key.as_str()));
+        let message = format!("there is no input `{name}`; there are: {names}");
         fields.refuse(&setting, message);
         return None;
     };
@@ -367,8 +369,10 @@ impl<'a, 'b> Lift<'a, 'b> {
         text: &str,
         around: &Around,
     ) -> Option<String> {
-        let has = |name: &str| self.scope.inputs.iter().any(|input| input.at.key == name);
-        let is_absent = |name: &&str| around.absent.iter().any(|absent| absent == name);
+        let names: HashSet<&str> = self.scope.inputs.iter().map(|input| &*input.at.key).collect();
+        let absent: HashSet<&str> = around.absent.iter().map(String::as_str).collect();
+        let has = |name: &str| names.contains(name);
+        let is_absent = |name: &&str| absent.contains(name);
         let (text, slips) = match optional_groups::resolve(text, |name| has(name) || !is_absent(&name)) {
             Ok(resolved) => resolved,
             Err(message) => {

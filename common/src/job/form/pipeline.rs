@@ -3,6 +3,7 @@
 //! One of a single parallel step runs as that job. Any other becomes the settings of its steps, each lifted as a job that
 //! stands alone, and what is known of them as a whole.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::super::error::Problem;
@@ -214,7 +215,9 @@ fn appended(node: &Node) -> Option<Appended> {
 
 /// The positions of steps that need each other.
 fn circle_of(steps: &[FlatStep]) -> Option<Vec<usize>> {
-    let at = |name: &String| steps.iter().position(|step| step.name == *name);
+    let places: HashMap<&str, usize> =
+        steps.iter().enumerate().rev().map(|(at, step)| (&*step.name, at)).collect();
+    let at = |name: &String| places.get(&**name).copied();
     let needs: Vec<Vec<usize>> =
         steps.iter().map(|step| step.needs.iter().filter_map(at).collect()).collect();
     circle(&needs)

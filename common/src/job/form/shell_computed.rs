@@ -24,86 +24,83 @@ pub(super) enum Computed {
 
 /// What each of `pieces` has to be; nothing of what may be anything.
 pub(super) fn computed(pieces: &[Piece<'_>]) -> Vec<Option<Computed>> {
+    // The command with a letter for each value, and where its pieces begin.
+    let (mut text, mut begins) = (String::new(), Vec::with_capacity(pieces.len()));
+    for piece in pieces {
+        begins.push(text.len());
+        text.push_str(match piece {
+            Piece::Text(text) => text,
+            Piece::Value(..) => "?",
+        });
+    }
+    let mut around = Around { text: &text, word: 0, before: Vec::new(), next_blank: 0, after: None };
     let mut is_inside = false;
-    let wanted = |at: usize, inside: bool| {
-        let Piece::Value(..) = pieces[at] else { return None };
-        if is_looked_for(&pieces[..at], inside) {
-            return Some(Computed::Name);
-        }
-        let is_number = inside && (follows_operator(&pieces[..at]) || precedes_operator(&pieces[at + 1..]));
-        is_number.then_some(Computed::Number)
-    };
     let mut found = Vec::with_capacity(pieces.len());
-    for (at, piece) in pieces.iter().enumerate() {
-        if let Piece::Text(text) = piece {
-            is_inside = match (text.rfind("[["), text.rfind("]]")) {
-                (Some(begins), Some(ends)) => begins > ends,
-                (Some(_), None) => true,
-                (None, Some(_)) => false,
-                (None, None) => is_inside,
-            };
-        }
-        found.push(wanted(at, is_inside));
+    for (piece, at) in pieces.iter().zip(begins) {
+        found.push(match piece {
+            Piece::Text(text) => {
+                is_inside = match (text.rfind("[["), text.rfind("]]")) {
+                    (Some(begins), Some(ends)) => begins > ends,
+                    (Some(_), None) => true,
+                    (None, Some(_)) => false,
+                    (None, None) => is_inside,
+                };
+                None
+            }
+            Piece::Value(..) => {
+                around.move_to(at);
+                if around.is_looked_for(is_inside) {
+                    Some(Computed::Name)
+                } else {
+                    (is_inside && around.is_beside_operator()).then_some(Computed::Number)
+                }
+            }
+        });
     }
     found
 }
 
-/// Whether the word that continues after `pieces` is an operand: an operator stands before it.
-fn follows_operator(pieces: &[Piece<'_>]) -> bool {
-    let mut in_word = true;
-    for piece in pieces.iter().rev() {
-        let Piece::Text(text) = piece else { continue };
-        // Behind the last blank the word itself begins.
-        let before = if in_word {
-            match text.rfind(char::is_whitespace) {
-                Some(blank) => &text[..blank],
-                None => continue,
-            }
-        } else {
-            text
-        };
-        in_word = false;
-        if let Some(word) = before.split_whitespace().next_back() {
-            return OPERATORS.contains(&word);
-        }
-    }
-    false
+/// The words around the one that a value is in. It moves forward, and looks at each word of a command a few times at most.
+struct Around<'a> {
+    text: &'a str,
+    /// Where the word begins.
+    word: usize,
+    /// The words before it, the last first, as far as they say something.
+    before: Vec<&'a str>,
+    /// The first blank behind the word.
+    next_blank: usize,
+    /// The word behind that.
+    after: Option<&'a str>,
 }
 
-/// Whether the word that `pieces` go on with comes before an operator.
-fn precedes_operator(pieces: &[Piece<'_>]) -> bool {
-    let mut in_word = true;
-    for piece in pieces {
-        let Piece::Text(text) = piece else { continue };
-        let behind = if in_word {
-            match text.find(char::is_whitespace) {
-                Some(blank) => &text[blank..],
-                None => continue,
-            }
-        } else {
-            text
-        };
-        in_word = false;
-        if let Some(word) = behind.split_whitespace().next() {
-            return OPERATORS.contains(&word);
+impl Around<'_> {
+    /// Looks around the value at this place, which is behind all that it was moved to.
+    fn move_to(&mut self, at: usize) {
+        let mut word = self.text[self.word..at].char_indices().rev();
+        if let Some((blank, letter)) = word.find(|(_, letter)| letter.is_whitespace()) {
+            self.word += blank + letter.len_utf8();
+            let mut words = self.text[..self.word].split_whitespace().rev();
+            self.before = words.next().into_iter().collect();
+            self.before.extend(words.find(|word| *word != "!"));
+        }
+        if self.next_blank <= at {
+            let rest = &self.text[at..];
+            self.next_blank = at + rest.find(char::is_whitespace).unwrap_or(rest.len());
+            self.after = self.text[self.next_blank..].split_whitespace().next();
         }
     }
-    false
-}
 
-/// Whether the word that continues after `pieces` is a variable that a test looks for: in `[[ ]]` with `is_inside`, else behind
-/// `[` or `test`.
-fn is_looked_for(pieces: &[Piece<'_>], is_inside: bool) -> bool {
-    let text = |piece: &Piece<'_>| match *piece {
-        Piece::Text(text) => text.to_owned(),
-        Piece::Value(..) => "?".to_owned(),
-    };
-    let text: String = pieces.iter().map(text).collect();
-    // Behind the last blank the word itself begins.
-    let Some((before, _)) = text.rsplit_once(char::is_whitespace) else { return false };
-    let mut words = before.split_whitespace().rev();
-    let looks = words.next().is_some_and(|word| LOOKS.contains(&word));
-    looks && (is_inside || matches!(words.find(|word| *word != "!"), Some("[" | "test")))
+    /// Whether the word is an operand of an operator that compares numbers.
+    fn is_beside_operator(&self) -> bool {
+        let is_operator = |word: &&str| OPERATORS.contains(word);
+        self.before.first().is_some_and(is_operator) || self.after.as_ref().is_some_and(is_operator)
+    }
+
+    /// Whether the word is a variable that a test looks for: in `[[ ]]` with `is_inside`, else behind `[` or `test`.
+    fn is_looked_for(&self, is_inside: bool) -> bool {
+        let looks = self.before.first().is_some_and(|word| LOOKS.contains(word));
+        looks && (is_inside || matches!(self.before.get(1), Some(&("[" | "test"))))
+    }
 }
 
 /// Whether `value` is a name of a variable.

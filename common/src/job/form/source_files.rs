@@ -12,18 +12,22 @@ use super::super::yaml::{self, Node, Value};
 
 /// More lines than a file has whose size is allowed.
 const STRIDE: usize = 1 << 24;
+/// Bytes of all components of a job file; one that is named again counts again, for it is put in again.
+const MOST_BYTES: usize = 64 << 20;
 
 /// The files beside the job file.
 #[derive(Debug, Default)]
 pub(crate) struct SourceFiles {
     paths: Vec<PathBuf>,
+    /// All their text, bytes.
+    bytes: usize,
     names: Names,
 }
 
 impl SourceFiles {
     /// None yet. What names stand for in all of them, and in the job file, is in `names`.
     pub(crate) fn new(names: Names) -> Self {
-        Self { paths: Vec::new(), names }
+        Self { names, ..Self::default() }
     }
 
     /// What names stand for.
@@ -34,6 +38,13 @@ impl SourceFiles {
     /// Reads one more file. Its lines are told apart from those of the others.
     pub(super) fn read(&mut self, path: &Path) -> Result<Node, String> {
         let text = read_text(path)?;
+        self.bytes += text.len();
+        if self.bytes > MOST_BYTES {
+            return Err(format!(
+                "the components have more than {} MiB together, each counted for every step that names it: name fewer",
+                MOST_BYTES >> 20
+            ));
+        }
         self.paths.push(path.to_owned());
         let first = self.paths.len() * STRIDE;
         let parsed = yaml::parse(&text).map_err(|error| match error.line {

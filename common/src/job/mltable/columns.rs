@@ -1,5 +1,7 @@
 //! Names of columns: one, or a list of them.
 
+use std::collections::HashSet;
+
 use super::super::form::RawSetting;
 use super::super::reader::Reader;
 use super::super::yaml::Value;
@@ -11,6 +13,7 @@ pub(super) fn names(fields: &mut Reader<'_>, setting: &RawSetting) -> Option<Vec
         _ => std::slice::from_ref(&setting.value),
     };
     let mut names: Vec<String> = Vec::with_capacity(items.len());
+    let mut seen = HashSet::new();
     for item in items {
         let Some(name) = item.as_text().filter(|name| !name.is_empty()) else {
             let message =
@@ -18,7 +21,7 @@ pub(super) fn names(fields: &mut Reader<'_>, setting: &RawSetting) -> Option<Vec
             fields.refuse_at(&setting.shown, item.line.or(setting.line), message);
             return None;
         };
-        if names.iter().any(|known| known == name) {
+        if !seen.insert(name) {
             let message = format!("{name:?} is there twice: remove one");
             fields.refuse_at(&setting.shown, item.line.or(setting.line), message);
             return None;

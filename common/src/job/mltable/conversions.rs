@@ -1,5 +1,7 @@
 //! `convert_column_types`: which column gets which type (dialects B.3).
 
+use std::collections::HashSet;
+
 use super::super::form::RawSetting;
 use super::super::near_name::nearest;
 use super::super::reader::Reader;
@@ -26,6 +28,7 @@ pub(super) fn read(fields: &mut Reader<'_>, setting: &RawSetting) -> Option<Vec<
         }
     };
     let mut conversions: Vec<Conversion> = Vec::new();
+    let mut typed = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         let shown = format!("{}[{index}]", setting.shown);
         let mut given = Reader::of_mapping(&shown, item, fields.problems());
@@ -41,8 +44,7 @@ pub(super) fn read(fields: &mut Reader<'_>, setting: &RawSetting) -> Option<Vec<
         };
         let columns = names(&mut given, &columns)?;
         let to = column_type(&mut given, &to)?;
-        let known = |name: &&String| conversions.iter().any(|one| one.columns.contains(name));
-        if let Some(name) = columns.iter().find(known) {
+        if let Some(name) = columns.iter().find(|name| !typed.insert((*name).clone())) {
             let message = format!("{name:?} has a type already: remove one");
             fields.refuse_at(&shown, item.line, message);
             return None;

@@ -8,7 +8,7 @@
 
 mod reference;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Problem;
 use super::fence;
-use super::near_name::nearest;
+use super::near_name::few;
 use super::yaml::{self, Key, Node, Value};
 use crate::dataset::http_url::shown;
 use crate::dataset::remote::is_remote;
@@ -44,6 +44,8 @@ const NOT_LOOKED_AT: [&str; 9] = [
 ];
 /// What is said of a reference that stays where a path is to be.
 const CONSEQUENCE: &str = "is not supported yet";
+/// Keys that a place may have above it where it is told a second time: `jobs`, a step, and those of components.
+const PLACES_ABOVE: usize = 8;
 /// Types of inputs that are values.
 const VALUES: [&str; 5] = ["string", "boolean", "integer", "number", "float"];
 /// Types of inputs that a registry of models has.
@@ -61,7 +63,7 @@ pub struct ConfiguredNames {
 }
 
 /// What a job uses that is registered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NamedAsset {
     /// What it is.
     #[serde(default)]
@@ -147,6 +149,8 @@ struct State {
     found: BTreeMap<Asked, Result<Found, String>>,
     asked: BTreeSet<Asked>,
     used: Vec<Used>,
+    /// What `used` has, by the asset and the mark.
+    noted: HashSet<(NamedAsset, String)>,
     wrong: Vec<Problem>,
 }
 
@@ -250,6 +254,7 @@ impl Names {
         let mut state = self.state();
         state.wrong.clear();
         state.used.clear();
+        state.noted.clear();
     }
 
     /// Does `read`, which reads another file, whose problems are told apart from those of this one.
@@ -264,20 +269,23 @@ impl Names {
     /// the whole and again by itself, where its keys have no place before them: what is wrong with it is told once.
     pub(super) fn replace_problems(&self, problems: &mut Vec<Problem>) {
         let mut wrong: Vec<Problem> = Vec::new();
+        let mut told: HashSet<Problem> = HashSet::new();
         for problem in std::mem::take(&mut self.state().wrong) {
-            if !wrong.iter().any(|told| is_again(told, &problem)) {
+            let Problem { key, line, message } = &problem;
+            let key = key.trim_start_matches("--set ");
+            let as_key = |key: &str| Problem { key: key.to_owned(), line: *line, message: message.clone() };
+            if !told.contains(&as_key(key)) {
+                let behind = key.match_indices('.').map(|(dot, _)| &key[dot + 1..]).take(PLACES_ABOVE);
+                told.extend([key].into_iter().chain(behind).map(as_key));
                 wrong.push(problem);
             }
         }
-        let is_explained = |problem: &Problem| {
-            problem.message.contains(CONSEQUENCE) && wrong.iter().any(|wrong| wrong.line == problem.line)
-        };
+        let lines: HashSet<Option<usize>> = wrong.iter().map(|wrong| wrong.line).collect();
+        let is_explained =
+            |problem: &Problem| problem.message.contains(CONSEQUENCE) && lines.contains(&problem.line);
         problems.retain(|problem| !is_explained(problem));
-        for problem in wrong {
-            if !problems.contains(&problem) {
-                problems.push(problem);
-            }
-        }
+        let present: HashSet<Problem> = problems.iter().cloned().collect();
+        problems.extend(wrong.into_iter().filter(|problem| !present.contains(problem)));
     }
 
     /// What is registered and in `settings`, as they are stored.
@@ -558,7 +566,10 @@ impl Names {
         // It is shown, and a URL may hold a password.
         let (name, number, path) = (name.clone(), number.clone(), shown(path).into_owned());
         let asset = NamedAsset { kind: kind.kind(), given, name, version: number, path, is_model: false };
-        self.state().used.push(Used { asset, version: version.clone(), mark });
+        let mut state = self.state();
+        if state.noted.insert((asset.clone(), mark.clone())) {
+            state.used.push(Used { asset, version: version.clone(), mark });
+        }
     }
 
     fn wrong(&self, node: &Node, place: &str, message: String) {
@@ -677,11 +688,11 @@ impl Names {
             Some(format!("{}/data", url.strip_prefix("file://").unwrap_or(url)))
         };
         let base = datastores.get(name).cloned().or_else(of_storage).ok_or_else(|| {
-            let known: Vec<&str> = datastores.keys().map(String::as_str).collect();
-            let there_are = match nearest(name, &known) {
+            let known = few(datastores.keys().map(String::as_str));
+            let there_are = match known.nearest(name) {
                 Some(near) => format!("did you mean {near}? Else "),
                 None if known.is_empty() => String::new(),
-                None => format!("there are: {}; else ", known.join(", ")),
+                None => format!("there are: {known}; else "),
             };
             format!(
                 "the datastore {name} is not known: {there_are}say where it is under datastores: of the configuration \
@@ -736,14 +747,6 @@ fn set_line(node: &mut Node, line: Option<usize>) {
         }
         Value::Null | Value::Scalar { .. } => {}
     }
-}
-
-/// Whether `problem` is that of `told`, under the same key or one that lacks the place before it.
-fn is_again(told: &Problem, problem: &Problem) -> bool {
-    let key = problem.key.trim_start_matches("--set ");
-    let above = told.key.trim_start_matches("--set ").strip_suffix(key);
-    let is_below = above.is_some_and(|above| above.is_empty() || above.ends_with('.'));
-    is_below && told.line == problem.line && told.message == problem.message
 }
 
 /// Whether the mapping at `place` is an input in a form of Azure: an entry of the mapping `inputs`.

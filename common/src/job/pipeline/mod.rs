@@ -16,7 +16,7 @@ use crate::job::JobSpec;
 
 pub use decide::{Action, End, StepState, decide};
 pub(crate) use order::circle;
-pub(in crate::job) use place::{EXPECTED, in_bucket, refused};
+pub(in crate::job) use place::{EXPECTED, in_bucket, met, refused};
 pub use place::{OutputPlace, Target};
 
 /// The steps of a pipeline, and what it does with their outputs.

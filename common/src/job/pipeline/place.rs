@@ -1,5 +1,6 @@
 //! Where an output of a step goes beside the output of its job: a place of its own, which the job file names.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -48,12 +49,35 @@ impl OutputPlace {
             Err(_) => Target::Local(PathBuf::from(&self.to)),
         }
     }
+}
 
-    /// Whether one of the two is, or is in, the other.
-    pub fn meets(&self, other: &Self) -> bool {
-        let (one, other) = (Path::new(&self.to), Path::new(&other.to));
-        one.starts_with(other) || other.starts_with(one)
+/// The positions of paths that are, or are in, or have in them, a path before them, each with the position of that one.
+pub(in crate::job) fn met(paths: &[&Path]) -> BTreeMap<usize, usize> {
+    let mut sorted: Vec<usize> = (0..paths.len()).collect();
+    // A folder stands right before all that is in it.
+    sorted.sort_by_key(|at| (paths[*at], *at));
+    let mut found = BTreeMap::new();
+    let mut tell = |at: usize, other: usize| {
+        if other < at {
+            found.entry(at).and_modify(|first: &mut usize| *first = other.min(*first)).or_insert(other);
+        }
+    };
+    // The folders around a path, each with the first path above and the first one below it.
+    let mut around: Vec<(usize, usize, usize)> = Vec::new();
+    for at in sorted.into_iter().map(Some).chain([None]) {
+        let is_in = |folder: usize| at.is_some_and(|at| paths[at].starts_with(paths[folder]));
+        while let Some((folder, _, below)) = around.pop_if(|(folder, ..)| !is_in(*folder)) {
+            tell(folder, below);
+            if let Some((_, _, first)) = around.last_mut() {
+                *first = below.min(folder).min(*first);
+            }
+        }
+        let Some(at) = at else { break };
+        let above = around.last().map_or(usize::MAX, |(folder, above, _)| *folder.min(above));
+        tell(at, above);
+        around.push((at, above, usize::MAX));
     }
+    found
 }
 
 /// What a place may be.
@@ -100,9 +124,14 @@ mod tests {
             ("s3://bucket/a", "s3://other/a", false),
             ("s3://bucket/a", "/bucket/a", false),
         ] {
-            assert_eq!(place(one).meets(&place(other)), meet, "{one} {other}");
-            assert_eq!(place(other).meets(&place(one)), meet, "{other} {one}");
+            for [one, other] in [[one, other], [other, one]] {
+                let found = met(&[one, "/x", other, "/y"].map(Path::new));
+                assert_eq!(found, meet.then_some((2, 0)).into_iter().collect(), "{one} {other}");
+            }
         }
+        // Each is told of the first one that it meets.
+        let many = ["/b/x", "/b/y", "/a", "/b", "/a/b/c", "/a/b", "/ab"].map(Path::new);
+        assert_eq!(met(&many), [(3, 0), (4, 2), (5, 2)].into());
     }
 
     #[test]

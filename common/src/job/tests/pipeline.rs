@@ -320,6 +320,47 @@ fn a_step_waits_for_those_that_it_depends_on() {
 }
 
 #[test]
+fn what_one_text_makes_much_of_is_bounded() {
+    let project = Project::new();
+    let steps = |count: usize, step: &dyn Fn(usize) -> String| -> String {
+        let steps: Vec<_> = (0..count).map(|at| format!("  s{at}: {{command: a, {}}}\n", step(at))).collect();
+        steps.concat()
+    };
+    let half = steps(5_001, &|_| String::new());
+    project.write("half.yml", &format!("type: pipeline\njobs:\n{half}"));
+    let five_hundred = steps(500, &|_| String::new());
+    let all = (0..500).map(|at| format!("s{at}")).collect::<Vec<_>>().join(", ");
+    project.write("many.yml", &format!("type: pipeline\njobs:\n{five_hundred}"));
+    let chain = steps(200, &|at| match at {
+        199 => "inputs: {x: 1}".to_owned(),
+        _ => format!("inputs: {{x: '${{{{parent.jobs.s{}.inputs.x}}}}'}}", at + 1),
+    });
+    let value = "x".repeat(1 << 20);
+    for (yaml, expected) in [
+        (
+            "jobs:\n  a: {component: half.yml}\n  b: {component: half.yml}\n".to_owned(),
+            "more than 10000 steps",
+        ),
+        (
+            format!("jobs:\n{five_hundred}  b: {{component: many.yml, depends_on: [{all}]}}\n"),
+            "need each other more than 200000 times",
+        ),
+        (format!("jobs:\n{chain}"), "more than 100 steps have their inputs from one another"),
+        (
+            format!(
+                "inputs: {{x: {value}}}\njobs: {{s: {{command: 'a {}'}}}}\n",
+                "${{parent.inputs.x}}".repeat(65)
+            ),
+            "more than 64 MiB together",
+        ),
+    ] {
+        let problems = project.refused(&format!("type: pipeline\n{yaml}"));
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:.300?}");
+        assert!(problems.len() <= 101, "{expected}");
+    }
+}
+
+#[test]
 fn a_pipeline_with_one_parallel_component_is_that_job() {
     let project = Project::new();
     project.write("c.yml", "type: parallel\ninputs: {x: {type: uri_folder}}\ninput_data: ${{inputs.x}}\ntask: {entry_script: score.py}\n");

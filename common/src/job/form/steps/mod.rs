@@ -4,14 +4,16 @@
 //! An input that is bound to an output of a step has an address of that output as its path, which
 //! [`InputSource::Output`](crate::dataset::input::InputSource::Output) reads; all else is an ordinary document afterwards.
 
+mod named;
 mod opening;
 mod places;
 mod references;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::super::error::Problem;
+use super::super::near_name::few;
 use super::super::reader::Reader;
 use super::super::yaml::{Key, Node, Value};
 use super::RawSetting;
@@ -20,12 +22,17 @@ use super::component::{Component, Declared, Kind};
 use super::source_files::SourceFiles;
 use crate::dataset::step_output::StepOutput;
 use crate::job::pipeline::{PipelineOutput, name_in_id};
+use named::Named;
 use places::RawPlace;
 pub(super) use places::is_unknown_datastore;
 use references::fill_in;
 
 /// Pipeline components in one another.
 const DEEPEST: usize = 16;
+/// Steps of a pipeline, those of all its components together.
+const MOST_STEPS: usize = 10_000;
+/// Pairs of steps of which one needs the other.
+const MOST_NEEDS: usize = 200_000;
 
 /// A step as a job that stands alone.
 #[derive(Debug)]
@@ -54,8 +61,8 @@ pub(super) struct FlatPipeline {
     places: Vec<RawPlace>,
 }
 
-/// The value of an input; nothing where an optional one has none.
-type Bound = (String, Option<Node>);
+/// The inputs of a step with their values; nothing where an optional one has none.
+type Inputs = Named<Option<Node>>;
 
 /// A pipeline, or a pipeline component in a step.
 struct Scope {
@@ -63,10 +70,12 @@ struct Scope {
     prefix: String,
     shown: String,
     file: PathBuf,
-    inputs: Vec<Bound>,
+    inputs: Inputs,
     /// Its outputs, with the types that they are declared with.
-    outputs: Vec<(String, Option<Node>)>,
+    outputs: Named<Option<Node>>,
     steps: Vec<Opened>,
+    /// Where each step stands in `steps`.
+    by_name: HashMap<String, usize>,
     /// Steps that have to complete before any of its own.
     after: Vec<String>,
 }
@@ -84,7 +93,7 @@ struct Opened {
     outputs: Vec<OpenedOutput>,
     /// Steps of the same pipeline that have to complete before it, whatever they bring.
     depends_on: Vec<RawSetting>,
-    bound: Option<Vec<Bound>>,
+    bound: Option<Inputs>,
 }
 
 struct OpenedOutput {
@@ -112,15 +121,25 @@ pub(super) fn flatten(
         let read = Component::read(&setting, file, files);
         read.map_err(|message| fields.refuse(&setting, message)).ok()
     });
-    let mut flattening =
-        Flattening { files, problems, done: FlatPipeline::default(), aliases: HashMap::new(), depth: 0 };
+    let mut flattening = Flattening {
+        files,
+        problems,
+        done: FlatPipeline::default(),
+        aliases: HashMap::new(),
+        brought: HashMap::new(),
+        depth: 0,
+        opened: 0,
+        needed: 0,
+        is_tangled: false,
+    };
     let mut scope = Scope {
         prefix: String::new(),
         shown: String::new(),
         file: file.to_owned(),
-        inputs: Vec::new(),
+        inputs: Inputs::default(),
         outputs: outputs.iter().map(|output| (output.key.clone(), kind_of(&output.value))).collect(),
         steps: Vec::new(),
+        by_name: HashMap::new(),
         after: Vec::new(),
     };
     let jobs = match &component {
@@ -135,10 +154,9 @@ pub(super) fn flatten(
             if let Some(Value::Mapping(declared)) =
                 component.node.get("outputs").map(|outputs| &outputs.value)
             {
-                let more = declared.iter().map(|(key, value)| (key.name.clone(), kind_of(value)));
-                scope
-                    .outputs
-                    .extend(more.filter(|(name, _)| !outputs.iter().any(|given| given.key == *name)));
+                for (key, value) in declared {
+                    scope.outputs.add(key.name.clone(), kind_of(value));
+                }
             }
             component.node.get("jobs").or_else(|| document.get("jobs"))
         }
@@ -154,7 +172,15 @@ struct Flattening<'a> {
     done: FlatPipeline,
     /// Outputs of pipeline components, and the steps that bring them.
     aliases: HashMap<StepOutput, StepOutput>,
+    /// The steps that bring the outputs of the pipeline itself, by the names of these.
+    brought: HashMap<String, String>,
     depth: usize,
+    /// Steps that were read.
+    opened: usize,
+    /// Steps that steps were found to need.
+    needed: usize,
+    /// Whether these are too many, which is told.
+    is_tangled: bool,
 }
 
 impl Flattening<'_> {
@@ -174,27 +200,43 @@ impl Flattening<'_> {
             let line = jobs.and_then(|jobs| jobs.line);
             self.refuse(&jobs_shown, line, "there is no step: give one of type parallel or command");
         }
+        let before = self.opened;
+        self.opened = before.saturating_add(entries.len());
+        if self.opened > MOST_STEPS {
+            // Once: those that are beside it are not looked at either.
+            if before <= MOST_STEPS {
+                let line = jobs.and_then(|jobs| jobs.line);
+                let message = format!(
+                    "the pipeline has more than {MOST_STEPS} steps, those of its components among them: make it several \
+                     pipelines, or a parallel job"
+                );
+                self.refuse(&jobs_shown, line, message);
+            }
+            return;
+        }
         for (key, value) in entries {
             let shown = format!("{jobs_shown}.{}", key.name);
             if let Some(step) = self.open(&scope, key, value, shown) {
+                scope.by_name.insert(step.name.clone(), scope.steps.len());
                 scope.steps.push(step);
             }
         }
         for at in 0..scope.steps.len() {
-            let bound = self.bind(&mut scope, at, &mut Vec::new());
+            self.bind(&mut scope, at, &mut Vec::new());
+            let bound = scope.steps[at].bound.clone().unwrap_or_default();
             self.step(&scope, at, bound);
         }
     }
 
     /// Adds a step, or the steps of a pipeline component.
-    fn step(&mut self, scope: &Scope, at: usize, bound: Vec<Bound>) {
+    fn step(&mut self, scope: &Scope, at: usize, bound: Inputs) {
         let opened = &scope.steps[at];
         let name = format!("{}{}", scope.prefix, opened.name);
         for output in &opened.outputs {
             let Some((to, setting)) = &output.bound_to else { continue };
-            if !scope.outputs.iter().any(|(name, _)| name == to) {
-                let names: Vec<&str> = scope.outputs.iter().map(|(name, _)| &**name).collect();
-                let message = format!("the pipeline has no output `{to}`; there are: {}", or_none(&names));
+            if scope.outputs.get(to).is_none() {
+                let names = scope.outputs.names();
+                let message = format!("the pipeline has no output `{to}`; there are: {names}");
                 self.refuse(&setting.shown, setting.line, message);
                 continue;
             }
@@ -203,8 +245,8 @@ impl Flattening<'_> {
                 let alias = StepOutput { step: outer.to_owned(), output: to.clone() };
                 self.aliases.insert(alias, from).map(|other| other.step)
             } else {
-                let present = self.done.outputs.iter().find(|output| output.name == *to);
-                let other = present.map(|output| output.step.clone());
+                let other = self.brought.get(to).cloned();
+                self.brought.entry(to.clone()).or_insert_with(|| from.step.clone());
                 let (name, step, output) = (to.clone(), from.step, from.output);
                 self.done.outputs.push(PipelineOutput { name, step, output });
                 other
@@ -227,9 +269,9 @@ impl Flattening<'_> {
             return self.component_pipeline(opened, &name, bound, after);
         }
         let mut node = opened.node.clone();
-        let mut bound = bound;
-        let mut wrong = Vec::new();
+        let (mut bound, mut wrong) = (bound, Vec::new());
         fill_in(&mut node, scope, "", false, &mut bound, &mut wrong);
+        let bound = bound.into_all();
         for (key, line, message) in wrong {
             self.refuse(&format!("{}.{key}", opened.shown), line, message);
         }
@@ -273,14 +315,21 @@ impl Flattening<'_> {
     /// The steps that have to complete before `opened`, whatever they bring; the name of a pipeline component stands for
     /// all its steps.
     fn steps_before(&mut self, scope: &Scope, opened: &Opened) -> Vec<String> {
+        self.needed += scope.after.len() + opened.depends_on.len();
+        if self.needed > MOST_NEEDS {
+            if !std::mem::replace(&mut self.is_tangled, true) {
+                self.refuse(&format!("{}.depends_on", opened.shown), opened.line, too_many_needs());
+            }
+            return Vec::new();
+        }
         let mut after = scope.after.clone();
         for one in &opened.depends_on {
             let name = one.value.as_text().unwrap_or_default().trim();
-            if scope.steps.iter().any(|step| step.name == name) {
+            if scope.by_name.contains_key(name) {
                 after.push(format!("{}{name}", scope.prefix));
             } else {
-                let names: Vec<&str> = scope.steps.iter().map(|step| &*step.name).collect();
-                let message = format!("there is no step `{name}`; there are: {}", or_none(&names));
+                let names = few(scope.steps.iter().map(|step| &*step.name));
+                let message = format!("there is no step `{name}`; there are: {names}");
                 self.refuse(&one.shown, one.line, message);
             }
         }
@@ -288,7 +337,7 @@ impl Flattening<'_> {
     }
 
     /// Flattens the pipeline component of a step.
-    fn component_pipeline(&mut self, opened: &Opened, name: &str, bound: Vec<Bound>, after: Vec<String>) {
+    fn component_pipeline(&mut self, opened: &Opened, name: &str, bound: Inputs, after: Vec<String>) {
         if self.depth >= DEEPEST {
             let message = format!(
                 "more than {DEEPEST} pipeline components are in one another: a component may not be in itself"
@@ -311,6 +360,7 @@ impl Flattening<'_> {
                 .map(|output| (output.name.clone(), Some(output.kind.clone())))
                 .collect(),
             steps: Vec::new(),
+            by_name: HashMap::new(),
             after,
         };
         self.depth += 1;
@@ -322,14 +372,21 @@ impl Flattening<'_> {
     fn finish(self) -> FlatPipeline {
         let Self { mut done, aliases, problems, .. } = self;
         let names: Vec<String> = done.steps.iter().map(|step| step.name.clone()).collect();
+        // The steps that a name stands for: its own, or those of a pipeline component.
+        let mut stands_for: HashMap<&str, Vec<&String>> = HashMap::new();
+        for name in &names {
+            let components = name.match_indices('.').map(|(dot, _)| &name[..dot]);
+            components.chain([&**name]).for_each(|one| stands_for.entry(one).or_default().push(name));
+        }
+        let mut room = MOST_NEEDS;
         for step in &mut done.steps {
-            let mut needs = Vec::new();
-            for before in &step.needs {
-                let within = format!("{before}.");
-                for name in names.iter().filter(|name| *name == before || name.starts_with(&within)) {
-                    if !needs.contains(name) {
-                        needs.push(name.clone());
-                    }
+            let (mut needs, mut seen) = (Vec::new(), HashSet::new());
+            for name in step.needs.iter().filter_map(|before| stands_for.get(&**before)).flatten() {
+                if seen.insert((*name).clone()) {
+                    needs.push((*name).clone());
+                }
+                if needs.len() > room {
+                    break;
                 }
             }
             let mut lacking = Vec::new();
@@ -342,12 +399,18 @@ impl Flattening<'_> {
                         lacking.push(text.to_owned());
                         return None;
                     };
-                    if !needs.contains(&brought.step) {
+                    if seen.insert(brought.step.clone()) {
                         needs.push(brought.step.clone());
                     }
                     Some(brought.to_string())
                 });
             }
+            let Some(left) = room.checked_sub(needs.len()) else {
+                let key = format!("{}.depends_on", step.shown);
+                problems.push(Problem { key, line: step.line, message: too_many_needs() });
+                break;
+            };
+            room = left;
             step.needs = needs;
             // What a component's own steps do not bring.
             for text in lacking {
@@ -368,10 +431,10 @@ impl Flattening<'_> {
                 *output = brought;
             }
         }
-        let known: Vec<String> = done.steps.iter().map(|step| step.name.clone()).collect();
+        let known: HashSet<String> = names.into_iter().collect();
         let mut ids: BTreeMap<String, &FlatStep> = BTreeMap::new();
         for step in &done.steps {
-            if let Some(lost) = step.needs.iter().find(|need| !known.contains(need)) {
+            if let Some(lost) = step.needs.iter().find(|need| !known.contains(*need)) {
                 let message =
                     format!("no step of the pipeline component {lost} brings the output that the step needs");
                 problems.push(Problem { key: format!("{}.inputs", step.shown), line: step.line, message });
@@ -385,6 +448,12 @@ impl Flattening<'_> {
         done.steps.iter_mut().for_each(|step| step.needs.retain(|need| known.contains(need)));
         done
     }
+}
+
+fn too_many_needs() -> String {
+    format!(
+        "the steps need each other more than {MOST_NEEDS} times: put a step between that needs all of one side"
+    )
 }
 
 /// The output of a step of its own that `address` stands for.
@@ -415,8 +484,4 @@ fn each_text(node: &mut Node, change: &mut impl FnMut(&str) -> Option<String>) {
 /// The type that an output is given with.
 fn kind_of(output: &Node) -> Option<Node> {
     output.get("type").cloned()
-}
-
-fn or_none(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

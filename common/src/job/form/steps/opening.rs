@@ -1,8 +1,9 @@
 //! Reading a step of a pipeline with its component: what it is, its keys, its outputs.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::super::super::near_name::nearest;
+use super::super::super::near_name::few;
 use super::super::super::reader::Reader;
 use super::super::super::yaml::{Key, Node, Value};
 use super::super::RawSetting;
@@ -10,7 +11,7 @@ use super::super::bindings;
 use super::super::component::{self, Component, Declared, Kind};
 use super::super::expressions::{parts, whole};
 use super::places::{declared, is_unknown_datastore, take_place};
-use super::{Flattening, Opened, OpenedOutput, Scope, kind_of, or_none};
+use super::{Flattening, Opened, OpenedOutput, Scope, kind_of};
 
 impl Flattening<'_> {
     /// Reads a step with its component.
@@ -112,17 +113,25 @@ impl Flattening<'_> {
                 place: None,
             })
             .collect();
+        let mut places: HashMap<String, usize> =
+            outputs.iter().enumerate().map(|(at, output)| (output.name.clone(), at)).collect();
+        let typed: HashSet<&str> = declared
+            .iter()
+            .filter(|(_, value)| value.get("type").is_some())
+            .map(|(key, _)| &*key.name)
+            .collect();
         for setting in given {
-            let at = outputs.iter().position(|output| output.name == setting.key);
+            let at = places.get(&setting.key).copied();
             if let (None, Some(component)) = (at, component) {
-                let names: Vec<&str> = declared.iter().map(|(key, _)| &*key.name).collect();
-                let near = nearest(&setting.key, &names).map(|near| format!(": did you mean `{near}`?"));
-                let near = near.unwrap_or_else(|| format!("; there are: {}", or_none(&names)));
+                let names = few(declared.iter().map(|(key, _)| &*key.name));
+                let near = names.nearest(&setting.key).map(|near| format!(": did you mean `{near}`?"));
+                let near = near.unwrap_or_else(|| format!("; there are: {names}"));
                 let message = format!("{} has no output `{}`{near}", component.label, setting.key);
                 self.refuse(&setting.shown, setting.line, message);
                 continue;
             }
             let at = at.unwrap_or_else(|| {
+                places.insert(setting.key.clone(), outputs.len());
                 outputs.push(OpenedOutput {
                     name: setting.key.clone(),
                     kind: folder(),
@@ -133,8 +142,7 @@ impl Flattening<'_> {
                 outputs.len() - 1
             });
             let own = kind_of(&setting.value);
-            let is_declared =
-                declared.iter().any(|(key, value)| key.name == setting.key && kind_of(value).is_some());
+            let is_declared = typed.contains(&*setting.key);
             let expression =
                 setting.value.as_text().or_else(|| setting.value.get("path").and_then(Node::as_text));
             let inside = expression.and_then(whole).map(parts);
@@ -142,8 +150,8 @@ impl Flattening<'_> {
                 Some(["parent", "outputs", name]) => {
                     outputs[at].bound_to = Some(((*name).to_owned(), setting.clone()));
                     // One that nothing is said of is what the output of the pipeline is to be.
-                    let outer = scope.outputs.iter().find(|(output, _)| output == name);
-                    if let Some((_, Some(kind))) = outer.filter(|_| !is_declared) {
+                    let outer = scope.outputs.get(name);
+                    if let Some(Some(kind)) = outer.filter(|_| !is_declared) {
                         outputs[at].kind = kind.clone();
                     }
                 }
@@ -170,14 +178,13 @@ impl Flattening<'_> {
             }
         }
         // What the component says of places that the step says nothing of.
+        let is_placed =
+            |setting: &&RawSetting| setting.value.as_text().is_some() || setting.value.get("path").is_some();
+        let said: HashSet<&str> = given.iter().filter(is_placed).map(|setting| &*setting.key).collect();
         for (key, node) in declared {
-            let is_said = |setting: &&RawSetting| {
-                setting.key == key.name
-                    && (setting.value.as_text().is_some() || setting.value.get("path").is_some())
-            };
-            let output = outputs.iter_mut().find(|output| output.name == key.name);
+            let output = places.get(&key.name).map(|at| &mut outputs[*at]);
             if let (Some(component), Some(output)) = (component, output)
-                && !given.iter().any(|setting| is_said(&setting))
+                && !said.contains(&*key.name)
             {
                 output.place = self.declared_place(component, shown, key, node);
                 if output.place.is_none() {

@@ -4,6 +4,7 @@
 //! The step itself knows nothing of it: its output is below that of its job as without a place, and steps that need it read it
 //! there. Whether there is room is looked at when the pipeline is submitted.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::super::super::error::Problem;
@@ -15,10 +16,10 @@ use super::super::append_row::normal;
 use super::super::component::Component;
 use super::super::expressions::{parts, substitute};
 use super::references::text_of;
-use super::{FlatPipeline, Flattening, Scope};
+use super::{FlatPipeline, FlatStep, Flattening, Scope};
 use crate::dataset::remote;
 use crate::dataset::step_output::StepOutput;
-use crate::job::pipeline::{EXPECTED, OutputPlace, in_bucket, refused};
+use crate::job::pipeline::{EXPECTED, OutputPlace, PipelineOutput, in_bucket, met, refused};
 
 /// A place that is not yet judged.
 #[derive(Debug)]
@@ -159,19 +160,26 @@ impl FlatPipeline {
         problems: &mut Vec<Problem>,
     ) -> Vec<OutputPlace> {
         let mut places: Vec<OutputPlace> = Vec::new();
+        let mut given = Vec::new();
+        let outputs: HashMap<&str, &PipelineOutput> =
+            self.outputs.iter().rev().map(|output| (&*output.name, output)).collect();
+        let steps: HashMap<&str, &FlatStep> =
+            self.steps.iter().rev().map(|step| (&*step.name, step)).collect();
+        let problem_at =
+            |at: &RawSetting, message: String| Problem { key: at.shown.clone(), line: at.line, message };
         for raw in &self.places {
-            let problem = |message: String| Problem { key: raw.at.shown.clone(), line: raw.at.line, message };
+            let problem = |message: String| problem_at(&raw.at, message);
             let (step, output) = match &raw.of {
                 Of::Step(of) => (&of.step, &of.output),
                 Of::Pipeline(name) => {
-                    let Some(output) = self.outputs.iter().find(|output| output.name == *name) else {
+                    let Some(output) = outputs.get(&**name) else {
                         notes.push(problem("no step writes this output; ignored".to_owned()));
                         continue;
                     };
                     (&output.step, &output.output)
                 }
             };
-            let is_file = self.is_file(step, output);
+            let is_file = steps.get(&**step).is_some_and(|step| is_file(step, output));
             let to =
                 match located(raw, is_file, if raw.file.as_os_str().is_empty() { file } else { &raw.file }) {
                     Ok(to) => to,
@@ -180,24 +188,25 @@ impl FlatPipeline {
                         continue;
                     }
                 };
-            let place = OutputPlace { step: step.clone(), output: output.clone(), is_file, to };
-            if let Some(other) = places.iter().find(|other| other.meets(&place)) {
-                problems.push(problem(format!(
-                    "{} is, or is in, the place of the output {} of step {}: give each a place of its own",
-                    place.to, other.output, other.step
-                )));
-            }
-            places.push(place);
+            places.push(OutputPlace { step: step.clone(), output: output.clone(), is_file, to });
+            given.push(&raw.at);
+        }
+        for (at, other) in met(&places.iter().map(|place| Path::new(&place.to)).collect::<Vec<_>>()) {
+            let (place, other) = (&places[at], &places[other]);
+            let message = format!(
+                "{} is, or is in, the place of the output {} of step {}: give each a place of its own",
+                place.to, other.output, other.step
+            );
+            problems.push(problem_at(given[at], message));
         }
         places
     }
+}
 
-    /// Whether an output of a step is a file.
-    fn is_file(&self, step: &str, output: &str) -> bool {
-        let step = self.steps.iter().find(|one| one.name == step);
-        let kind = step.and_then(|step| step.node.get("outputs")?.get(output)?.get("type")?.as_text());
-        kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("uri_file"))
-    }
+/// Whether an output of a step is a file.
+fn is_file(step: &FlatStep, output: &str) -> bool {
+    let kind = step.node.get("outputs").and_then(|outputs| outputs.get(output)?.get("type")?.as_text());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("uri_file"))
 }
 
 /// Where a place is.

@@ -1,25 +1,29 @@
 //! What the inputs of a step stand for, and the expressions of the pipeline in its other texts.
 
-use super::super::super::near_name::nearest;
+use std::collections::{HashMap, HashSet};
+
+use super::super::super::near_name::few;
 use super::super::super::yaml::{Key, Node, Value};
 use super::super::RawSetting;
 use super::super::bindings::python_text;
 use super::super::component::{self, Component, Declared, value_of};
-use super::super::expressions::{parts, substitute, whole};
-use super::{Bound, Flattening, Opened, Scope, or_none};
+use super::super::expressions::{fill, parts, substitute, whole};
+use super::{Flattening, Inputs, Opened, Scope};
 use crate::dataset::step_output::StepOutput;
 
 /// What references of a step may name.
 const FORMS: &str =
     "${{parent.inputs.NAME}}, ${{parent.jobs.STEP.outputs.NAME}} and ${{parent.jobs.STEP.inputs.NAME}}";
+/// Steps that may have their inputs from one another, one after the other.
+const LONGEST_CHAIN: usize = 100;
 /// Keys whose text is split, or quoted, after its expressions have their values.
 const COMMAND_LINES: [&str; 2] = ["command", "program_arguments"];
 
 impl Flattening<'_> {
-    /// The inputs of the step at this position, each with its value. `asked` are the steps that ask for it.
-    pub(super) fn bind(&mut self, scope: &mut Scope, at: usize, asked: &mut Vec<usize>) -> Vec<Bound> {
-        if let Some(bound) = &scope.steps[at].bound {
-            return bound.clone();
+    /// Gives the inputs of the step at this position their values. `asked` are the steps that ask for it.
+    pub(super) fn bind(&mut self, scope: &mut Scope, at: usize, asked: &mut Vec<usize>) {
+        if scope.steps[at].bound.is_some() {
+            return;
         }
         asked.push(at);
         let mut given = scope.steps[at].inputs.clone();
@@ -46,8 +50,7 @@ impl Flattening<'_> {
                 .map(|one| (one.key, Some(one.value).filter(|value| !value.is_null())))
                 .collect(),
         };
-        scope.steps[at].bound = Some(bound.clone());
-        bound
+        scope.steps[at].bound = Some(bound);
     }
 
     /// The inputs that a component declares, with the values that are `given`.
@@ -58,16 +61,18 @@ impl Flattening<'_> {
         shown: &str,
         line: Option<usize>,
         given: &[RawSetting],
-    ) -> Vec<Bound> {
+    ) -> Inputs {
+        let names: HashSet<&str> = declared.iter().map(|one| &*one.name).collect();
+        let own: HashMap<&str, &RawSetting> = given.iter().map(|setting| (&*setting.key, setting)).collect();
         for setting in given {
-            if !declared.iter().any(|one| one.name == setting.key) {
+            if !names.contains(&*setting.key) {
                 let message = component::unknown_input(&setting.key, declared, label);
                 self.refuse(&setting.shown, setting.line, message);
             }
         }
-        let mut bound = Vec::new();
+        let mut bound = Inputs::default();
         for one in declared {
-            let own = given.iter().find(|setting| setting.key == one.name);
+            let own = own.get(&*one.name);
             let value = own.map(|setting| setting.value.clone()).filter(|value| !value.is_null());
             let where_to = if shown.is_empty() {
                 format!("under inputs, or as --set inputs.{}=VALUE, and .path=PATH for data", one.name)
@@ -75,12 +80,12 @@ impl Flattening<'_> {
                 "under inputs of the step".to_owned()
             };
             match one.take(value, label, &where_to) {
-                Ok(value) => bound.push((one.name.clone(), value)),
+                Ok(value) => bound.add(one.name.clone(), value),
                 Err(message) => {
                     let dot = if shown.is_empty() { "" } else { "." };
                     let place = format!("{shown}{dot}inputs.{}", one.name);
                     self.refuse(&place, own.and_then(|setting| setting.line).or(line), message);
-                    bound.push((one.name.clone(), Some(Node::text("", None))));
+                    bound.add(one.name.clone(), Some(Node::text("", None)));
                 }
             }
         }
@@ -139,16 +144,13 @@ impl Flattening<'_> {
                 let step = step_of(scope, step, &shown)?;
                 let opened = &scope.steps[step];
                 let Some(output) = opened.outputs.iter().find(|output| output.name == name) else {
-                    let names: Vec<&str> = opened.outputs.iter().map(|output| &*output.name).collect();
+                    let names = few(opened.outputs.iter().map(|output| &*output.name));
                     let step = &opened.name;
-                    return Err(match nearest(name, &names) {
+                    return Err(match names.nearest(name) {
                         Some(near) => {
                             format!("{shown}: step {step} has no output `{name}`: did you mean `{near}`?")
                         }
-                        None => format!(
-                            "{shown}: step {step} has no output `{name}`; there are: {}",
-                            or_none(&names)
-                        ),
+                        None => format!("{shown}: step {step} has no output `{name}`; there are: {names}"),
                     });
                 };
                 let address =
@@ -165,12 +167,19 @@ impl Flattening<'_> {
                         "{shown}: the inputs of steps name each other: give one of them a value"
                     ));
                 }
-                let bound = self.bind(scope, at, asked);
-                let names: Vec<&str> = bound.iter().map(|(name, _)| &**name).collect();
-                let found = bound.iter().find(|(present, _)| present == name).map(|(_, value)| value.clone());
-                found.ok_or_else(|| {
-                    format!("{shown}: step {step} has no input `{name}`; there are: {}", or_none(&names))
-                })
+                if asked.len() >= LONGEST_CHAIN {
+                    return Err(format!(
+                        "{shown}: more than {LONGEST_CHAIN} steps have their inputs from one another: give them an input \
+                         of the pipeline"
+                    ));
+                }
+                self.bind(scope, at, asked);
+                let bound = scope.steps[at].bound.as_ref();
+                if let Some(value) = bound.and_then(|bound| bound.get(name)) {
+                    return filled(value.as_ref());
+                }
+                let names = bound.map_or_else(|| few([].into_iter()), Inputs::names);
+                Err(format!("{shown}: step {step} has no input `{name}`; there are: {names}"))
             }
             ["parents", ..] => Err(format!("{shown}: write `parent`, without an s")),
             ["search_space", ..] => Err(format!("{shown}: sweeps are not supported")),
@@ -186,7 +195,7 @@ pub(super) fn fill_in(
     scope: &Scope,
     place: &str,
     is_command_line: bool,
-    inputs: &mut Vec<Bound>,
+    inputs: &mut Inputs,
     wrong: &mut Vec<(String, Option<usize>, String)>,
 ) {
     match &mut node.value {
@@ -210,9 +219,7 @@ pub(super) fn fill_in(
                         let shown = format!("${{{{{inside}}}}}");
                         let value = input_of(scope, name, &shown)?;
                         let own = format!("parent_inputs_{name}");
-                        if !inputs.iter().any(|(present, _)| *present == own) {
-                            inputs.push((own.clone(), value));
-                        }
+                        inputs.add(own.clone(), value);
                         Ok(format!("${{{{inputs.{own}}}}}"))
                     }
                     ["parent" | "parents", ..] => text_of(scope, inside),
@@ -254,22 +261,28 @@ pub(super) fn text_of(scope: &Scope, inside: &str) -> Result<String, String> {
 }
 
 fn input_of(scope: &Scope, name: &str, shown: &str) -> Result<Option<Node>, String> {
-    if let Some((_, value)) = scope.inputs.iter().find(|(present, _)| present == name) {
-        return Ok(value.clone());
+    if let Some(value) = scope.inputs.get(name) {
+        return filled(value.as_ref());
     }
-    let names: Vec<&str> = scope.inputs.iter().map(|(name, _)| &**name).collect();
-    Err(match nearest(name, &names) {
+    let names = scope.inputs.names();
+    Err(match names.nearest(name) {
         Some(near) => format!("{shown}: the pipeline has no input `{name}`: did you mean `{near}`?"),
-        None => format!("{shown}: the pipeline has no input `{name}`; there are: {}", or_none(&names)),
+        None => format!("{shown}: the pipeline has no input `{name}`; there are: {names}"),
     })
 }
 
+/// A copy of the value of an input, which is put in where it is named.
+fn filled(value: Option<&Node>) -> Result<Option<Node>, String> {
+    value.map_or(Ok(()), |value| fill(value.text_length()))?;
+    Ok(value.cloned())
+}
+
 fn step_of(scope: &Scope, name: &str, shown: &str) -> Result<usize, String> {
-    scope.steps.iter().position(|step| step.name == name).ok_or_else(|| {
-        let names: Vec<&str> = scope.steps.iter().map(|step| &*step.name).collect();
-        match nearest(name, &names) {
+    scope.by_name.get(name).copied().ok_or_else(|| {
+        let names = few(scope.steps.iter().map(|step| &*step.name));
+        match names.nearest(name) {
             Some(near) => format!("{shown}: there is no step `{name}`: did you mean `{near}`?"),
-            None => format!("{shown}: there is no step `{name}`; there are: {}", or_none(&names)),
+            None => format!("{shown}: there is no step `{name}`; there are: {names}"),
         }
     })
 }
