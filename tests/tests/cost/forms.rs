@@ -18,7 +18,7 @@ pub(crate) struct Form {
 }
 
 const NATIVE: &str = "name: abc\nentry_script: main.py\n";
-const INPUT: &str = "inputs: data\n";
+const INPUT: &str = "inputs: [{type: file, path: data}]\n";
 const COMMAND: &str = "name: abc\ntype: command\n";
 const PIPELINE: &str = "name: abc\ntype: pipeline\n";
 const PARALLEL: &str = "name: abc\ntype: parallel\nmini_batch_size: '1'\ninput_data: ${{inputs.x}}\n";
