@@ -78,7 +78,7 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     let caller = &*changes.whereabouts.caller;
     let folder = run_folder::find_to_resume(changes.name, &changes.whereabouts.runs)?;
     let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
-        Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
+        Failure::at_work(format!("{} is running; there is nothing to resume", folder.display()))
     })?;
     let home = homes::in_folder(folder.clone());
     let (mut record, storage) = (home.record().await?, home.storage());

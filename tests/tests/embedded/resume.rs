@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
+use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Job, Live, expected_by_python, sealed};
 use rustix::process::Signal;
 use serde_json::json;
@@ -106,6 +108,28 @@ fn a_job_that_is_running_is_refused() {
     );
     job.mark("go");
     job.has_completed(&submit.wait());
+    assert_eq!(job.run().rows().len(), 4);
+}
+
+#[test]
+fn of_two_that_resume_at_once_one_goes_on() {
+    let script = "from marks import is_marked, mark, wait_for\ndef run(mini_batch):\n    if not is_marked('cure'):\n        \
+                  raise ValueError('not yet')\n    mark('on'); wait_for('go')\n    return mini_batch\n";
+    let job = Job::new(script).with_files(4).with("run_max_try", 1);
+    job.submit();
+    job.mark("cure");
+    let run = job.run().path().display().to_string();
+    let mut both: Vec<_> = (0..2).map(|_| job.start(&["resume", &run, "-o", "json"])).collect();
+    both[0].wait_until("work", || !job.marks("on").is_empty());
+    let lost = wait_for("the other one to end", Duration::from_secs(30), || {
+        both.iter_mut().position(Live::has_ended)
+    });
+    let refused = both.remove(lost).wait();
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("is running; there is nothing to resume"), "{}", refused.stderr);
+    refused.has_no_data();
+    job.mark("go");
+    job.has_completed(&both.remove(0).wait());
     assert_eq!(job.run().rows().len(), 4);
 }
 

@@ -355,12 +355,20 @@ fn a_job_goes_on_with_other_code_and_runs_again_as_a_new_one() {
         ("code", Some("code.tar.gz"), &tar_gz(&[("main.py", FAILS)])),
         ("set", None, b"run_max_try=2"),
     ]);
-    let headers = [FORM, ("Idempotency-Key", "resume-1")];
-    let goes_on = post(&web, &resume, &headers, &fixed).json(202);
+    let keys = ["resume-1", "resume-2", "resume-3"];
+    let ask = |key| post(&web, &resume, &[FORM, ("Idempotency-Key", key)], &fixed);
+    // Of several at once one begins the start.
+    let answers = std::thread::scope(|scope| {
+        keys.map(|key| scope.spawn(move || ask(key))).map(|asked| asked.join().unwrap())
+    });
+    let statuses = answers.each_ref().map(|answer| answer.status);
+    let first = statuses.iter().position(|status| *status == 202).expect("one goes on");
+    assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 2, "{statuses:?}");
+    let goes_on = answers[first].json(202);
     assert_eq!(goes_on["incarnation"], 2, "{goes_on}");
     let object = ended(&web, &id);
     assert_eq!((&object["state"], &object["incarnation"]), (&json!("completed"), &json!(2)), "{object}");
-    let again = post(&web, &resume, &headers, &fixed);
+    let again = ask(keys[first]);
     assert_eq!((again.status, again.header("idempotency-replayed")), (202, Some("true")));
     is_problem(&post(&web, &resume, &[JSON], b"{}"), 409, "nothing-to-resume");
     is_problem(&post(&web, "/api/v1/jobs/nobody/resume", &[JSON], b"{}"), 404, "job-not-found");
