@@ -51,10 +51,20 @@ impl From<Server> for ObstacleKind {
 pub struct Others {
     /// A node of it.
     pub nodes: bool,
+    /// A worker that was a node of it: while a job ends its nodes have left, and those who served it still compete for its
+    /// lease.
+    pub former: bool,
     /// An idle worker of its target.
     pub idle: bool,
     /// Whether the job has a seat for that.
     pub seats: bool,
+}
+
+impl Others {
+    /// Whether any of them may watch over the job, of which it is decided that it ends or not: nobody needs a seat to end it.
+    pub(crate) fn may_watch(self, ends: bool) -> bool {
+        self.nodes || (self.idle && (self.seats || ends)) || (self.former && ends)
+    }
 }
 
 /// Who reaches `server` beside `worker`, which serves `job`.
@@ -83,6 +93,7 @@ fn others(seats: u32, nodes: &[NodeView], idle: &[IdleWorker], (worker, server):
     Others {
         seats: present.clone().count() < seats as usize,
         nodes: present.any(|node| may_go_on(&node)),
+        former: nodes.iter().any(|node| node.left && may_go_on(&node)),
         idle: idle.iter().any(|idle| has_not_tried(&idle)),
     }
 }
@@ -129,7 +140,11 @@ mod tests {
                 nodes,
             ),
             (vec![own(), node("b", useless)], vec![], none),
-            (vec![own(), node("b", |node| node.left = true)], vec![], Others { seats: true, ..none }),
+            (
+                vec![own(), node("b", |node| node.left = true)],
+                vec![],
+                Others { seats: true, former: true, ..none },
+            ),
             (vec![own()], vec![idle("b")], both),
             (vec![own(), node("c", away)], vec![idle("b")], Others { idle: true, ..none }),
             (vec![own(), node("b", gone)], vec![idle("b")], Others { seats: true, ..none }),
@@ -158,6 +173,23 @@ mod tests {
         ];
         for (nodes, idle, expected) in table {
             assert_eq!(others(2, &nodes, &idle, ("a", "broker")), expected, "{nodes:?} {idle:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_ends_needs_no_seat_for_who_goes_on_with_it() {
+        let none = Others::default();
+        // While it runs, and while it ends.
+        let table = [
+            (none, [false, false]),
+            (Others { nodes: true, ..none }, [true, true]),
+            (Others { idle: true, ..none }, [false, true]),
+            (Others { idle: true, seats: true, ..none }, [true, true]),
+            (Others { seats: true, ..none }, [false, false]),
+            (Others { former: true, ..none }, [false, true]),
+        ];
+        for (others, expected) in table {
+            assert_eq!([false, true].map(|ends| others.may_watch(ends)), expected, "{others:?}");
         }
     }
 }

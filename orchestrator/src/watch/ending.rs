@@ -172,6 +172,11 @@ impl Watch<'_> {
                 Ok(uri) => return Ok(Ok(uri)),
                 Err(error) => error,
             };
+            // Where the storage of the job is away, too, nothing is known of the place; another host may reach both.
+            match job.storage.head(layout::JOB).await {
+                Err(error) if error.is_retryable() => return Err(error),
+                _ => {}
+            }
             if error.is_retryable() && began.elapsed() < patience {
                 self.journal.error(format_args!("the output cannot be delivered yet: {error}; trying again"));
                 // Who waits for the job sees what it waits for.
@@ -179,11 +184,6 @@ impl Watch<'_> {
                 tracing::warn!(job, %error, patience_s, "the output cannot be delivered yet; trying again");
                 backoff.wait().await;
                 continue;
-            }
-            // Where the storage of the job is away, too, nothing is known of the place.
-            match job.storage.head(layout::JOB).await {
-                Err(error) if error.is_retryable() => return Err(error),
-                _ => {}
             }
             let place = job.spec.deliver_to.clone().unwrap_or_default();
             return Ok(Err(EndReason::JobNotDelivered { place, error: error.to_string() }));

@@ -306,7 +306,7 @@ impl<'a> Watch<'a> {
                     self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
                     self.note_trouble(&error, began);
                     self.tell_obstacle(None).await;
-                    self.unless_alone().await?;
+                    self.unless_alone(When::Ending).await?;
                     backoff.wait().await;
                     let ended_early = self.ended_early().await.ok().flatten();
                     decided = Ok(ended_early.map_or(decision, Decision::Conclude));
@@ -330,7 +330,7 @@ impl<'a> Watch<'a> {
                 Ok(None) => {}
                 Err(error) => self.unless_retried(error, began).await?,
             }
-            self.unless_alone().await?;
+            self.unless_alone(When::Looking).await?;
             let pause = if self.status.is_nearly_done() { NEARLY_DONE } else { self.job.policy.watch };
             tokio::time::sleep(pause.min(self.job.policy.watch).saturating_sub(began.elapsed())).await;
         }
@@ -410,11 +410,11 @@ impl<'a> Watch<'a> {
 
     /// Leaves the job to others where these reach a server that has not answered this host for long. One that nobody reaches
     /// is waited for here.
-    async fn unless_alone(&self) -> Result<(), WatchError> {
+    async fn unless_alone(&self, when: When) -> Result<(), WatchError> {
         let (job, now) = (self.job, Instant::now());
         let Some(trouble) = self.troubles.lasting(now, job.policy.gives_way) else { return Ok(()) };
         let others = others_reach(job, self.owner, trouble.server).await.unwrap_or_default();
-        if others.nodes || (others.idle && others.seats) {
+        if others.may_watch(when == When::Ending) {
             return Err(WatchError::Alone { server: trouble.server, error: trouble.error.clone() });
         }
         Ok(())

@@ -190,6 +190,7 @@ scenarios! {
     both_are_wiped = servers::both_are_wiped;
     the_queue_is_deleted_by_hand = servers::queue_is_deleted;
     the_list_of_segments_is_deleted_by_hand = servers::segments_are_deleted;
+    keys_of_a_job_are_damaged_by_hand = servers::keys_are_damaged;
     the_queue_is_not_served = servers::queue_is_not_served;
     the_store_fails_now_and_then = storage::fails_now_and_then;
     the_store_flips_bits = storage::flips_bits;
@@ -210,6 +211,18 @@ scenarios! {
         |fleet, _| partition::one_is_cut_off_from(fleet, Unreached::Storage, Way::Refuses);
     one_hears_nothing_of_the_store =
         |fleet, _| partition::one_is_cut_off_from(fleet, Unreached::Storage, Way::IsSilent);
+    one_is_refused_by_the_broker_finalizing =
+        |fleet, _| partition::one_is_cut_off_finalizing(fleet, Unreached::Broker, Way::Refuses);
+    one_hears_nothing_of_the_broker_finalizing =
+        |fleet, _| partition::one_is_cut_off_finalizing(fleet, Unreached::Broker, Way::IsSilent);
+    one_is_refused_by_redis_finalizing =
+        |fleet, _| partition::one_is_cut_off_finalizing(fleet, Unreached::Ledger, Way::Refuses);
+    one_hears_nothing_of_redis_finalizing =
+        |fleet, _| partition::one_is_cut_off_finalizing(fleet, Unreached::Ledger, Way::IsSilent);
+    one_is_refused_by_the_store_finalizing =
+        |fleet, _| partition::one_is_cut_off_finalizing(fleet, Unreached::Storage, Way::Refuses);
+    one_hears_nothing_of_the_store_finalizing =
+        |fleet, _| partition::one_is_cut_off_finalizing(fleet, Unreached::Storage, Way::IsSilent);
     clocks_differ = partition::clocks_differ;
     messages_that_are_none = messages::that_are_none;
     messages_are_forged = messages::are_forged;

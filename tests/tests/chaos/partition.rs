@@ -1,12 +1,13 @@
 //! Hosts that see the others badly: cut off for a while, or with another idea of the time.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::{Fleet, Random};
+use rustix::process::Signal;
 
 use crate::chaos_run::{ChaosJob, ChaosRun, END, Expected};
 
@@ -15,6 +16,12 @@ const FAKETIME: [&str; 2] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
 ];
+
+/// A variable that no program reads.
+const NO_VARIABLE: (&str, &str) = ("PRS_TEST_NOTHING", "");
+/// How long a job may take to its end from the moment on that its orchestrator is cut off: ten seconds until that gives way,
+/// or thirty over a silent way to the storage.
+const GIVES_WAY: Duration = Duration::from_secs(45);
 
 /// A worker loses all three servers in mid-job, is thought lost, and comes back, perhaps after the end of the job.
 pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, seconds: u64) {
@@ -59,6 +66,7 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, second
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreached {
     Broker,
+    Ledger,
     Storage,
 }
 
@@ -71,17 +79,21 @@ pub(crate) enum Way {
     IsSilent,
 }
 
-/// Hires a worker whose way to one server can be cut. It is said to be ready.
-fn hire_behind(chaos: &mut ChaosRun<'_>, server: Unreached) -> TcpProxy {
-    let [broker, _, s3] = chaos.fleet.addresses();
-    let proxy = TcpProxy::start(if server == Unreached::Broker { broker } else { s3 });
+/// Hires a worker whose way to one server can be cut, with a further variable. It is said to be ready.
+fn hire_behind(chaos: &mut ChaosRun<'_>, server: Unreached, variable: (&str, &str)) -> TcpProxy {
+    let [broker, redis, s3] = chaos.fleet.addresses();
+    let proxy = TcpProxy::start(match server {
+        Unreached::Broker => broker,
+        Unreached::Ledger => redis,
+        Unreached::Storage => s3,
+    });
+    let address = proxy.address();
     let way = match server {
-        Unreached::Broker => {
-            ("PRS_BROKER_URL", format!("amqp://guest:guest@{}/%2f?heartbeat=5", proxy.address()))
-        }
-        Unreached::Storage => ("AWS_ENDPOINT_URL_S3", format!("http://{}", proxy.address())),
+        Unreached::Broker => ("PRS_BROKER_URL", format!("amqp://guest:guest@{address}/%2f?heartbeat=5")),
+        Unreached::Ledger => ("PRS_REDIS_URL", format!("redis://{address}")),
+        Unreached::Storage => ("AWS_ENDPOINT_URL_S3", format!("http://{address}")),
     };
-    chaos.hire(&[("PRS_WORKER_NAME", "is-cut-off"), (way.0, &way.1)]);
+    chaos.hire(&[("PRS_WORKER_NAME", "is-cut-off"), (way.0, &way.1), variable]);
     chaos.crew[0].live.wait_until_said("the worker is ready");
     proxy
 }
@@ -103,7 +115,7 @@ fn cut(proxy: TcpProxy, way: Way) -> Option<TcpProxy> {
 pub(crate) fn one_has_no_broker_before_the_plan(fleet: &mut Fleet, way: Way) {
     let shape = ChaosJob { mini_batches: 40, nodes: 1, ..ChaosJob::default() };
     let mut chaos = ChaosRun::new(fleet, shape);
-    let proxy = hire_behind(&mut chaos, Unreached::Broker);
+    let proxy = hire_behind(&mut chaos, Unreached::Broker, NO_VARIABLE);
     let _kept = cut(proxy, way);
     chaos.submit_detached();
     assert!(chaos.orchestrator().starts_with("is-cut-off"));
@@ -119,7 +131,7 @@ pub(crate) fn one_has_no_broker_before_the_plan(fleet: &mut Fleet, way: Way) {
 /// One of two nodes does not reach a server any more in mid-job, and the other does.
 pub(crate) fn one_is_cut_off_from(fleet: &mut Fleet, server: Unreached, way: Way) {
     let mut chaos = ChaosRun::new(fleet, ChaosJob::default());
-    let proxy = hire_behind(&mut chaos, server);
+    let proxy = hire_behind(&mut chaos, server, NO_VARIABLE);
     chaos.submit(&[]);
     assert!(chaos.orchestrator().starts_with("is-cut-off"));
     chaos.hire(&[]);
@@ -129,6 +141,35 @@ pub(crate) fn one_is_cut_off_from(fleet: &mut Fleet, server: Unreached, way: Way
     assert!(chaos.result().is_none(), "the job was over before");
     chaos.until_ended(|_| {});
     if let Some(proxy) = kept {
+        // It ends in order then.
+        proxy.restore();
+    }
+    chaos.ends(&Expected::default());
+}
+
+/// The worker that writes the result does not reach a server any more, and the other one of the job does.
+pub(crate) fn one_is_cut_off_finalizing(fleet: &mut Fleet, server: Unreached, way: Way) {
+    let mut chaos = ChaosRun::new(fleet, ChaosJob { mini_batches: 200, ..ChaosJob::default() });
+    let proxy = hire_behind(&mut chaos, server, ("PRS_FAILPOINT", "finalizing:1:stop"));
+    chaos.submit(&[]);
+    assert!(chaos.orchestrator().starts_with("is-cut-off"));
+    chaos.hire(&[]);
+    chaos.wait_for_nodes(2);
+    wait_for("the orchestrator to stop in its last act", END, || {
+        chaos.crew[0].live.is_stopped().then_some(())
+    });
+    let kept = cut(proxy, way);
+    assert!(chaos.crew[0].live.signal(Signal::CONT));
+    assert!(chaos.result().is_none(), "the job was over before");
+    let cut_off = Instant::now();
+    chaos.until_ended(|_| {});
+    let took = cut_off.elapsed();
+    assert!(took < GIVES_WAY, "{took:?}\n{}", chaos.story());
+    chaos.note(&format!("{took:?} without {server:?}, {way:?}"));
+    if server == Unreached::Ledger {
+        // Nothing told it that the job is over.
+        chaos.kill(0);
+    } else if let Some(proxy) = kept {
         // It ends in order then.
         proxy.restore();
     }

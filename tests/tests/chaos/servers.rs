@@ -151,6 +151,47 @@ pub(crate) fn segments_are_deleted(fleet: &mut Fleet, _: &mut Random) {
     });
 }
 
+/// Keys that Redis has of a job, beside those of its copies, which few jobs have.
+const KINDS: [&str; 9] =
+    ["job", "ended", "segments", "segment_keys", "tries", "nodes", "workers", "heard", "leases"];
+/// Fields of hashes among these.
+const FIELDS: [&str; 8] = [
+    "state",
+    "succeeded",
+    "scheduled",
+    "planned",
+    "moved_us",
+    "run_max_try",
+    "watch:until",
+    "schedule:fence",
+];
+
+/// Keys of the job are deleted, and replaced by what they are not, from its first moment on and in each phase.
+pub(crate) fn keys_are_damaged(fleet: &mut Fleet, random: &mut Random) {
+    let mut chaos = ChaosRun::begin(fleet, long());
+    let id = chaos.id();
+    for _ in 0..24 {
+        let key = format!("prs:{{{id}}}:{}", KINDS[random.below(KINDS.len() as u64) as usize]);
+        let field = FIELDS[random.below(FIELDS.len() as u64) as usize];
+        let replaced = "redis.call('DEL', KEYS[1]); return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
+        let damage: &[&str] = match random.below(5) {
+            0 => &["del", &key],
+            1 => &["set", &key, "rubbish"],
+            2 => &["eval", replaced, "1", &key, "RPUSH", "rubbish"],
+            3 => &["eval", replaced, "1", &key, "HSET", "0", "rubbish"],
+            // One that is no hash stays as it is.
+            _ => &["hset", &key, field, "rubbish"],
+        };
+        chaos.fleet.redis_cli(damage);
+        chaos.note(&damage.join(" "));
+        chaos.pass(Duration::from_millis(300 + random.below(900)));
+    }
+    faults_are_done(&chaos);
+    chaos.ends_with(&Expected::default(), |chaos| {
+        assert!(chaos.fleet.story().contains("the ledger lost a part of the job"), "{}", chaos.story());
+    });
+}
+
 /// The queue of the job is deleted by hand.
 pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
     let mut chaos = ChaosRun::begin(fleet, long());
