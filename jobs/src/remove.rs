@@ -138,7 +138,7 @@ impl From<Doomed> for RemovedJob {
             Leftover::Job { state, name, submitted_us, .. } => {
                 (Some(name), Some(state), Some(format_us(submitted_us)))
             }
-            Leftover::Remains { .. } => (None, None, None),
+            Leftover::Remains { .. } | Leftover::Unread => (None, None, None),
         };
         Self { job_id, name, state, submitted_at: submitted, bytes }
     }

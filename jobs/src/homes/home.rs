@@ -20,6 +20,7 @@ use prs_common::layout;
 use prs_common::ledger::{JobLedger, JobState};
 use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::InputStores;
+use prs_orchestrator::job::active::active_ids;
 use prs_orchestrator::job::record::{JobRecordError, Output};
 use prs_orchestrator::job::targets::wanted_nodes;
 use prs_orchestrator::{JobRecord, JobResult};
@@ -145,6 +146,8 @@ pub enum Leftover {
         /// Whether it is certain that there was a job, which was being removed.
         removed: bool,
     },
+    /// Its record cannot be read, and no worker is to serve it.
+    Unread,
 }
 
 impl Leftover {
@@ -152,7 +155,7 @@ impl Leftover {
     pub fn start(&self) -> Option<u32> {
         match self {
             Self::Job { start, .. } => Some(*start),
-            Self::Remains { .. } => None,
+            Self::Remains { .. } | Self::Unread => None,
         }
     }
 }
@@ -282,6 +285,17 @@ impl dyn JobHome + '_ {
             Ok(record) => record,
             Err(JobRecordError::Absent { removed, .. }) if removed || self.is_listed().await? => {
                 return Ok(Leftover::Remains { removed });
+            }
+            Err(error) if error.is_for_good() && self.run_folder().is_none() => {
+                let ids = active_ids(&*self.shared_inputs()).await;
+                return if ids
+                    .map_err(self.cannot("list the jobs that workers are to serve"))?
+                    .contains(&self.called())
+                {
+                    Err(self.unreadable(error))
+                } else {
+                    Ok(Leftover::Unread)
+                };
             }
             Err(error) => return Err(self.unreadable(error)),
         };

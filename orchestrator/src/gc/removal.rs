@@ -16,7 +16,8 @@ use crate::job::reuse;
 /// Objects that are deleted together.
 const DELETED_TOGETHER: usize = 1_000;
 
-/// Removes a job that has ended, as it was seen at its `start` (1 for the first; nothing where it had no record). False
+/// Removes a job that has ended, as it was seen at its `start` (1 for the first; nothing where it had no record that can be
+/// read). False
 /// when it was started again since: then all of it stays. With `keeps_output` its result stays, where it is among what the job has.
 /// `leave_ledger` removes what the ledger has of the job up to its last start, where that is known. May be repeated.
 pub async fn remove_job(
@@ -69,7 +70,8 @@ async fn delete_all_but_output(job: &dyn Storage) -> Result<(), StorageError> {
     together.try_for_each(|keys| async move { job.delete_all(&keys).await }).await
 }
 
-/// Puts the mark in place of the record; false where this is of another start, or of one that has not ended.
+/// Puts the mark in place of the record; false where this is of another start, or of one that has not ended. One that cannot
+/// be read is of no start.
 async fn withdraw(job: &dyn Storage, start: Option<u32>) -> Result<bool, JobRecordError> {
     let mut again = 0..CONFLICTS;
     loop {
@@ -83,6 +85,14 @@ async fn withdraw(job: &dyn Storage, start: Option<u32>) -> Result<bool, JobReco
             Err(JobRecordError::Absent { removed: true, .. }) => return Ok(true),
             // A gateway may lack it for a moment.
             Err(JobRecordError::Absent { .. }) => PutMode::Create,
+            Err(error) if error.is_for_good() && start.is_none() => {
+                let version = job.head(layout::JOB).await.map_err(JobRecordError::Storage)?.version;
+                match JobRecord::read(job).await {
+                    Err(error) if error.is_for_good() => PutMode::Update(version),
+                    // It was written anew at this moment.
+                    _ => return Ok(false),
+                }
+            }
             Err(error) => return Err(error),
         };
         match job.put(layout::JOB, RemovalMark::of(start).into(), mode).await {
@@ -168,6 +178,20 @@ mod tests {
             assert_ne!(resume.await.unwrap(), removed);
             assert_eq!(count(&storage).await, if removed { 0 } else { 4 });
         }
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_record_cannot_be_read_goes_as_one_without_a_record() {
+        let (_folder, storage, job, record) = ended().await;
+        for (start, goes) in [(Some(record.incarnation), false), (None, true)] {
+            job.put(layout::JOB, "{".into(), PutMode::Overwrite).await.unwrap();
+            let removed = remove_job(&storage, "job-1", start, false, async |_| {}).await;
+            assert_eq!(removed.is_ok_and(|removed| removed), goes, "{start:?}");
+            assert_eq!(job.list_all("").await.unwrap().is_empty(), goes, "{start:?}");
+        }
+        let mut record = JobRecord { version: None, ..record };
+        record.write(&*job).await.unwrap();
+        assert!(!remove_job(&storage, "job-1", None, false, async |_| {}).await.unwrap(), "it can be read");
     }
 
     #[tokio::test]

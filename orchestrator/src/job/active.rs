@@ -71,7 +71,7 @@ pub async fn active_ids(storage: &dyn Storage) -> Result<HashSet<String>, Storag
 }
 
 /// The starts of jobs that workers of each target are to serve, as job and number.
-pub(crate) async fn active_starts(
+pub async fn active_starts(
     storage: &dyn Storage,
 ) -> Result<BTreeMap<String, Vec<(String, u32)>>, StorageError> {
     let mut found: BTreeMap<String, Vec<(String, u32)>> = BTreeMap::new();

@@ -71,6 +71,15 @@ pub async fn withdraw(job: &JobContext) -> Result<(), ServerError> {
     Ok(())
 }
 
+/// Takes the offer of a job back whose record cannot be read. Storage has it among those to be served: it is offered again
+/// once the record can be read.
+pub(crate) async fn withdraw_from_ledger(job: &JobContext) -> Result<(), LedgerError> {
+    for target in job.active.iter().flat_map(|active| &active.targets) {
+        job.membership.withdraw(target, &job.run).await?;
+    }
+    Ok(())
+}
+
 /// How many nodes the job takes.
 pub fn seats(job: &JobContext) -> Seats {
     Seats { count: job.spec.node_count, quiet: job.policy.heartbeat * MISSED_HEARTBEATS }

@@ -1,7 +1,9 @@
 //! The orchestrator's part on a node of a fleet: waits for the lease, watches over the job while it has it, and
 //! cleans up behind the job. Every node of a job runs this; one at a time has the lease.
 
-use std::time::Duration;
+mod unread;
+
+use std::time::{Duration, Instant};
 
 use prs_common::failpoint;
 use prs_common::ledger::{Duty, JobProgress, JobState, LedgerError, LedgerErrorKind, Obstacle, ObstacleKind};
@@ -19,6 +21,9 @@ use crate::panics;
 use crate::segments::{self, recover::recover};
 use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
 use crate::{JobContext, JobRecord, JobResult};
+
+use self::unread::end_unread;
+pub use self::unread::leave_unread;
 
 /// A job whose early end is decided is watched over once more, and has whole reports, unless nobody could for so long.
 const LEAST_STUCK: Duration = Duration::from_secs(2);
@@ -45,6 +50,8 @@ pub enum WatchEnd {
     Again,
     /// It was told to stop, and the lease is free.
     Stopped,
+    /// It cannot watch over the job, nor could others before it, and the lease is free.
+    GaveUp,
 }
 
 /// Watches over `job` whenever nobody else does, until it is over or `end` says so.
@@ -55,6 +62,7 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
             give_up_the_lease(job, owner).await;
             return WatchEnd::Again;
         }
+        let began = Instant::now();
         let watched = tokio::select! {
             end = caught(Box::pin(try_to_watch(job, owner))) => end.map_err(WatchError::from).flatten(),
             () = end.stop.cancelled() => break,
@@ -79,9 +87,9 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
                 give_up_the_lease(job, owner).await;
                 // What failed may be this host's fault: other programs look first, idle ones at once.
                 membership::ring(job).await;
-                if end.alone.is_cancelled() {
-                    // Other jobs wait for this program.
-                    break;
+                // Other jobs wait for this program.
+                if end.alone.is_cancelled() || holds_back(job, &error, began.elapsed()).await {
+                    return WatchEnd::GaveUp;
                 }
                 if matches!(error, WatchError::Alone { .. }) { job.policy.lease * 2 } else { look * 3 }
             }
@@ -119,6 +127,22 @@ async fn note_obstacle(job: &JobContext, error: &WatchError) {
     let Some(kind) = error.obstacle() else { return };
     if let Err(error) = job.ledger.note_obstacle(Some((kind, &error.to_string()))).await {
         tracing::debug!(job = job.id, %error, "the ledger does not know why the job waits");
+    }
+}
+
+/// Whether a node had better leave the job to later attempts, so that it holds no seat and no worker meanwhile: watching
+/// failed after it `took` so long, and has failed for all who tried since a while.
+async fn holds_back(job: &JobContext, error: &WatchError, took: Duration) -> bool {
+    if error.obstacle() != Some(ObstacleKind::Watch) || took >= job.policy.gives_way {
+        return false;
+    }
+    match job.ledger.progress().await {
+        Ok(JobProgress { obstacle: Some(Obstacle { kind: ObstacleKind::Watch, lasts, .. }), .. }) => {
+            lasts >= job.policy.gives_way
+        }
+        // Without its record it cannot be entered there again.
+        Err(unknown) => unknown.kind == LedgerErrorKind::NotFound && matches!(error, WatchError::Record(_)),
+        Ok(_) => false,
     }
 }
 
@@ -178,7 +202,10 @@ async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
 
 /// Watches over the job, from what storage says on.
 async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
-    let record = recorded(job).await?;
+    let record = match recorded(job).await {
+        Err(WatchError::Record(error)) if error.is_for_good() => return end_unread(job, error).await,
+        recorded => recorded?,
+    };
     if let Some(panicked) = panics::are_enough(job).await? {
         return Box::pin(end_without_a_look(job, owner, record, panicked.into())).await;
     }
@@ -255,9 +282,14 @@ async fn end(
 
 /// The ledger does not know the job: it is over, or the ledger was lost and is made anew.
 async fn rebuild(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
-    match recorded(job).await? {
-        Some(JobRecord { result: None, .. }) => {}
-        ended => return restored(job, ended).await,
+    match recorded(job).await {
+        Ok(Some(JobRecord { result: None, .. })) => {}
+        Err(error @ WatchError::Record(_)) => {
+            // A comparison with storage offers it again once the record can be read.
+            membership::withdraw_from_ledger(job).await?;
+            return Err(error);
+        }
+        ended => return restored(job, ended?).await,
     }
     match job.ledger.create(job.try_limits()).await {
         Ok(()) => {}
@@ -279,7 +311,7 @@ async fn recorded(job: &JobContext) -> Result<Option<JobRecord>, WatchError> {
     match JobRecord::read(&*job.storage).await {
         Ok(record) => Ok(Some(record).filter(|record| record.incarnation == job.incarnation)),
         Err(JobRecordError::Absent { .. }) => Ok(None),
-        // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
+        // One that cannot be understood says nothing: the job is not watched over.
         Err(error) => Err(error.into()),
     }
 }
@@ -306,6 +338,8 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
         }
         Ok(_) => (false, false),
         Err(JobRecordError::Absent { .. }) => (true, false),
+        // It is decided that the job is over, and what it has stays.
+        Err(error) if error.is_for_good() => (false, false),
         Err(error) => return Err(error.into()),
     };
     // First: a command that waits for the last logs waits no longer. As long as the ledger knows the job, the reports can be made of

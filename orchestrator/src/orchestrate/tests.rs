@@ -6,7 +6,7 @@ use prs_common::queue::QueueOptions;
 use prs_common::storage::{PutMode, StorageErrorKind};
 
 use prs_common::layout;
-use prs_common::storage::Storage;
+use prs_common::storage::{Storage, StorageExt};
 
 use super::*;
 use crate::fixtures::Fixture;
@@ -126,7 +126,7 @@ async fn who_only_ends_a_job_and_cannot_is_free_for_others() {
     fixture.job.ledger.set_state(JobState::Finalizing, fence.unwrap()).await.unwrap();
     let ended = orchestrate(&fixture.job, "worker-1", &end);
     let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it does not stay");
-    assert!(matches!(ended, WatchEnd::Stopped), "{ended:?}");
+    assert!(matches!(ended, WatchEnd::GaveUp), "{ended:?}");
     assert!(!is_watched(&fixture.job).await.unwrap());
 }
 
@@ -144,16 +144,59 @@ async fn asking_whether_a_job_is_watched_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_up() {
+async fn a_job_that_nobody_can_watch_holds_no_node() {
+    let mut fixture = that_nobody_can_watch(Duration::from_hours(1)).await;
+    fixture.job.policy.gives_way = Duration::from_millis(300);
+    let end = OrchestratorEnd::default();
+    let ended = orchestrate(&fixture.job, "worker-1", &end);
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it does not stay");
+    assert!(matches!(ended, WatchEnd::GaveUp), "{ended:?}");
+    assert!(!is_watched(&fixture.job).await.unwrap());
+}
+
+/// What stands in place of a record, how long every worker has to fail, and whether the job ends with that.
+#[tokio::test]
+async fn a_job_whose_record_cannot_be_read_ends_after_a_while_and_keeps_what_it_has() {
+    let (soon, never) = (Duration::from_millis(500), Duration::MAX);
+    let other = "{\"prs_version\": \"99.0.0\"}";
+    for (body, gives_up, ends) in
+        [("{", soon, true), ("", soon, true), ("{}", soon, true), ("{", never, false), (other, soon, false)]
+    {
+        let mut fixture = Fixture::new(1).await;
+        let queue = fixture.job.queue_name();
+        fixture.job.policy.gives_up = gives_up;
+        fixture.job.policy.gives_way = Duration::from_secs(if ends { 3600 } else { 1 });
+        fixture.job.queue.declare(&queue, QueueOptions::default()).await.unwrap();
+        fixture.storage.put(layout::JOB, body.into(), PutMode::Overwrite).await.unwrap();
+        let watched = Box::pin(try_to_watch(&fixture.job, "a")).await;
+        assert!(matches!(watched, Err(WatchError::Record(_))), "{body} {watched:?}");
+        let ended = orchestrate(&fixture.job, "a", &OrchestratorEnd::default()).await;
+        let known = fixture.job.ledger.progress().await;
+        if ends {
+            assert!(matches!(ended, WatchEnd::Over), "{body} {ended:?}");
+            assert_eq!(known.unwrap_err().kind, LedgerErrorKind::NotFound, "{body}");
+        } else {
+            assert!(matches!(ended, WatchEnd::GaveUp), "{body} {ended:?}");
+            let obstacle = known.unwrap().obstacle.expect("status tells why");
+            assert!(obstacle.reason.contains("job"), "{obstacle:?}");
+        }
+        assert_eq!(fixture.job.queue.depth(&queue).await.is_err(), ends, "{body}");
+        assert_eq!(fixture.storage.get(layout::JOB).await.unwrap(), body);
+
+        // Where the ledger does not know it either, it is not entered there again.
+        fixture.job.ledger.remove().await.unwrap();
+        let ended = orchestrate(&fixture.job, "a", &OrchestratorEnd::default()).await;
+        assert!(matches!(ended, WatchEnd::GaveUp), "{body} {ended:?}");
+        assert_eq!(fixture.job.ledger.state().await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_its_storage_calls_damaged_cannot_be_read() {
     let fixture = Fixture::new(1).await;
-    fixture.job.queue.declare(&fixture.job.queue_name(), QueueOptions::default()).await.unwrap();
-    fixture.storage.put(layout::JOB, "{".into(), PutMode::Overwrite).await.unwrap();
-    assert!(matches!(Box::pin(try_to_watch(&fixture.job, "a")).await, Err(WatchError::Record(_))));
-    assert!(matches!(clean_up(&fixture.job).await, Err(WatchError::Record(_))));
-    assert!(fixture.job.queue.depth(&fixture.job.queue_name()).await.is_ok());
-    fixture.job.ledger.state().await.unwrap();
-    fixture.job.ledger.remove().await.unwrap();
-    assert!(matches!(Box::pin(try_to_watch(&fixture.job, "a")).await, Err(WatchError::Record(_))));
+    fixture.storage.fail("get job.json", usize::MAX, StorageErrorKind::Damaged);
+    let watched = Box::pin(try_to_watch(&fixture.job, "a")).await;
+    assert!(matches!(&watched, Err(WatchError::Record(error)) if error.is_for_good()), "{watched:?}");
 }
 
 #[tokio::test]

@@ -124,6 +124,10 @@ async fn try_to_drive(
     let mut record = match JobRecord::read(&*fleet.job_storage(job_id)).await {
         Ok(record) if record.pipeline.is_some() => record,
         Ok(_) | Err(JobRecordError::Absent { .. }) => return Ok(Driven::Gone),
+        Err(error) if error.is_for_good() => {
+            tracing::error!(job = job_id, %error, "the pipeline cannot be driven");
+            return Ok(Driven::Elsewhere);
+        }
         Err(error) => return Err(error.into()),
     };
     match offered.map(|offered| offered.cmp(&record.incarnation)) {

@@ -58,6 +58,7 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
                 (shown, format_us(*submitted_us)[..19].replace('T', " "))
             }
             Leftover::Remains { .. } => ("without a record".to_owned(), String::new()),
+            Leftover::Unread => ("not to be read".to_owned(), String::new()),
         };
         vec![job.job_id.clone(), state, submitted, HumanBytes(job.bytes).to_string()]
     });

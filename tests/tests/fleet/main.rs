@@ -71,3 +71,4 @@ mod terminal;
 mod traces;
 mod try_one;
 mod try_rows;
+mod unread_record;

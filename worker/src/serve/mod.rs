@@ -37,8 +37,11 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// A job that could not be served is left to others for so long.
 const LEFT_FOR: Duration = Duration::from_secs(5);
-/// The same of a job whose servers others reach, and this worker does not: they have to take its seat first.
+/// The same of a job whose servers others reach, and this worker does not: they have to take its seat first. A job that no
+/// worker can watch over is tried as seldom.
 const LEFT_TO_OTHERS_FOR: Duration = Duration::from_secs(30);
+/// The same of a job whose record cannot be read: a read of what storage damaged takes seconds.
+const LEFT_UNREAD_FOR: Duration = Duration::from_mins(2);
 /// How long the last answers to the broker may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How long a worker that ends waits until the ledger has forgotten it.
@@ -239,7 +242,10 @@ impl Search<'_> {
             let left = match outcome {
                 ServeOutcome::Full => continue,
                 ServeOutcome::NotHere => Left::Until(Instant::now() + LEFT_FOR),
-                ServeOutcome::CutOff => Left::Until(Instant::now() + LEFT_TO_OTHERS_FOR),
+                ServeOutcome::CutOff | ServeOutcome::NotWatched => {
+                    Left::Until(Instant::now() + LEFT_TO_OTHERS_FOR)
+                }
+                ServeOutcome::Unread => Left::Until(Instant::now() + LEFT_UNREAD_FOR),
                 ServeOutcome::OtherVersion => Left::All,
                 ServeOutcome::Useless => Left::Nodes,
                 ServeOutcome::Again => {
@@ -249,7 +255,7 @@ impl Search<'_> {
                 _ => return true,
             };
             self.left.insert(run, left);
-            if matches!(outcome, ServeOutcome::Useless | ServeOutcome::CutOff) {
+            if matches!(outcome, ServeOutcome::Useless | ServeOutcome::CutOff | ServeOutcome::NotWatched) {
                 return true;
             }
         }
@@ -277,6 +283,8 @@ pub async fn serve_job(
             | ServeOutcome::Again
             | ServeOutcome::NotHere
             | ServeOutcome::CutOff
+            | ServeOutcome::NotWatched
+            | ServeOutcome::Unread
             | ServeOutcome::Full => {}
             ServeOutcome::Useless => return ServeOutcome::Left,
             outcome => return outcome,

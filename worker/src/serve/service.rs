@@ -58,6 +58,10 @@ pub enum ServeOutcome {
     Again,
     /// The job cannot be served from here for now.
     NotHere,
+    /// No worker can watch over the job for now, so that serving it leads nowhere.
+    NotWatched,
+    /// The record of the job cannot be read.
+    Unread,
     /// The job has enough nodes, or another worker ends it.
     Full,
 }
@@ -76,6 +80,8 @@ impl fmt::Display for ServeOutcome {
             Self::CutOff => "this worker does not reach a server that others reach",
             Self::Again => "its service begins anew",
             Self::NotHere => "it cannot be served from here for now",
+            Self::NotWatched => "no worker can watch over it for now",
+            Self::Unread => "its record cannot be read",
             Self::Full => "it has enough nodes",
         })
     }
@@ -104,6 +110,12 @@ impl Service<'_> {
                 let forgotten =
                     membership::forget(self.fleet, &target, &offer.job_id, offer.incarnation).await;
                 return forgotten.map_or(ServeOutcome::NotHere, |()| ServeOutcome::Unknown);
+            }
+            Err(ServeOutcome::Unread) => {
+                // Where that lasts, the job ends with it.
+                let unread = JobRecord::unread(&offer.job_id, offer.incarnation, &target);
+                self.serve_as(&unread, Some(Role::Steward)).await;
+                return ServeOutcome::Unread;
             }
             Err(outcome) => return outcome,
         };
@@ -149,6 +161,11 @@ impl Service<'_> {
             Err(JobRecordError::Absent { place, .. }) => {
                 tracing::error!(job = job_id, place, "there is no such job; nobody is to serve it any more");
                 Err(ServeOutcome::Unknown)
+            }
+            Err(JobRecordError::OtherVersion { version, .. }) => Err(other_version(job_id, &version)),
+            Err(error) if error.is_for_good() => {
+                tracing::error!(job = job_id, %error, "the job cannot be served");
+                Err(ServeOutcome::Unread)
             }
             Err(error) => {
                 tracing::warn!(job = job_id, %error, "the job cannot be read here; others may");
@@ -290,6 +307,7 @@ impl Service<'_> {
                     match ended {
                         WatchEnd::Ended(_) | WatchEnd::Over => node_end.stop.cancel(),
                         // It is of no use to the job, which must not hold this worker: others may be.
+                        WatchEnd::GaveUp => node_end.drain.cancel(),
                         WatchEnd::Stopped if !watch_end.stop.is_cancelled() && !watch_end.retire.is_cancelled() => {
                             node_end.drain.cancel();
                         }
@@ -317,6 +335,8 @@ impl Service<'_> {
         match (place, node_exit) {
             (Some(WatchEnd::Ended(_) | WatchEnd::Over), _) => ServeOutcome::EndsElsewhere,
             (Some(WatchEnd::Again), _) => ServeOutcome::Again,
+            (Some(WatchEnd::GaveUp), _) if is_steward => ServeOutcome::NotHere,
+            (Some(WatchEnd::GaveUp), _) => ServeOutcome::NotWatched,
             (_, Some(NodeExit::Useless)) => ServeOutcome::Useless,
             (_, Some(NodeExit::CutOff)) => ServeOutcome::CutOff,
             _ if is_steward => ServeOutcome::NotHere,

@@ -2,7 +2,9 @@
 
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, LedgerError};
-use prs_orchestrator::orchestrate::{OrchestratorEnd, orchestrate};
+use prs_orchestrator::job::active::active_starts;
+use prs_orchestrator::orchestrate::{OrchestratorEnd, leave_unread, orchestrate};
+use prs_orchestrator::watch::WatchError;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use tokio::sync::watch;
 
@@ -60,4 +62,28 @@ pub(crate) async fn cancel(
             CANCEL_PATIENCE.as_secs()
         )))
     })
+}
+
+/// Cancels a job whose record cannot be read: workers end what they run of it, and serve it no longer. Nothing where no
+/// worker was to serve it.
+pub(crate) async fn cancel_unread(
+    fleet: &Fleet,
+    job_id: &str,
+    who: &str,
+    caller: &dyn Caller,
+) -> Result<Option<JobResult>, Failure> {
+    let active = active_starts(&*fleet.storage).await.map_err(Failure::server)?;
+    let wanted = Conclusion::canceled(&EndReason::Canceled { who: who.to_owned() });
+    let mut result = None;
+    for (target, starts) in &active {
+        for (_, start) in starts.iter().filter(|(id, _)| id == job_id) {
+            let record = JobRecord::unread(job_id, *start, target);
+            let (job, _folder) = context(fleet, &record)?;
+            let leave = || leave_unread(&job, &wanted);
+            let Conclusion { state, reason } =
+                repeated("cancel the job", caller, WatchError::is_retryable, leave).await?;
+            result = Some(JobResult { state, reason: Some(reason), ..record.result_so_far() });
+        }
+    }
+    Ok(result)
 }

@@ -66,6 +66,8 @@ pub(crate) async fn until_ended(
                     }
                     return Ok(result);
                 }
+                // No program is at work with it that could write it anew.
+                Err(error) if error.is_for_good() && state.is_none() => return Err(Failure::usage(error)),
                 Ok(_) | Err(_) => {}
             }
         }

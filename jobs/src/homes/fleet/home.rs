@@ -17,7 +17,7 @@ use prs_orchestrator::{JobRecord, JobResult, Policy, run_name};
 use prs_worker::connect_fleet;
 use tokio::sync::watch::Sender;
 
-use super::cancel::cancel;
+use super::cancel::{cancel, cancel_unread};
 use super::ended::EndedObject;
 use super::follow::{LEDGER, ask, until_ended};
 use super::pipeline;
@@ -128,9 +128,11 @@ impl JobHome for FleetHome {
                 reader.storage()
             )),
             JobRecordError::Storage(error) => Failure::server(error),
-            error @ (JobRecordError::Malformed { .. }
-            | JobRecordError::OtherVersion { .. }
-            | JobRecordError::Damaged { .. }) => Failure::usage(error),
+            error @ JobRecordError::OtherVersion { .. } => Failure::usage(error),
+            error @ (JobRecordError::Malformed { .. } | JobRecordError::Damaged { .. }) => Failure::usage(error)
+                .and(format_args!(
+                    "prs cancel {job_id} takes the job from the workers that are to serve it, and prs rm {job_id} removes it"
+                )),
         }
     }
 
@@ -220,7 +222,14 @@ impl JobHome for FleetHome {
 
     async fn cancel(&self, who: &str) -> Result<JobResult, Failure> {
         let fleet = connect_fleet(self.reader.urls()).await?;
-        let record = (self as &dyn JobHome).record().await?;
+        let record = match JobRecord::read(&*self.storage).await {
+            Err(error) if error.is_for_good() => {
+                let ended = cancel_unread(&fleet, &self.job_id, who, &*self.caller).await?;
+                return ended.ok_or_else(|| self.unreadable(error));
+            }
+            Ok(record) => record,
+            Err(_) => (self as &dyn JobHome).record().await?,
+        };
         match (&record.pipeline, &record.result) {
             (Some(_), None) => pipeline::cancel(&fleet, &record, who, &*self.caller).await,
             _ => cancel(&fleet, &record, who, &*self.caller).await,

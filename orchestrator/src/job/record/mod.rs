@@ -347,7 +347,21 @@ pub enum JobRecordError {
     },
 }
 
+impl JobRecordError {
+    /// Whether the record is there, of this version, and no program can read it.
+    pub fn is_for_good(&self) -> bool {
+        matches!(self, Self::Malformed { .. } | Self::Damaged { .. })
+    }
+}
+
 impl JobRecord {
+    /// What is known of a start of a job of `target` whose record cannot be read.
+    pub fn unread(job_id: &str, incarnation: u32, target: &str) -> Self {
+        let mut spec = JobSpec::new(job_id, "/", "", Vec::new());
+        target.clone_into(&mut spec.compute_target);
+        Self { incarnation, ..Self::new(job_id.to_owned(), String::new(), spec) }
+    }
+
     /// The result so far, but for what only its home knows: where its output and its logs are, and why it was interrupted.
     pub fn result_so_far(&self) -> JobResult {
         let progress = &self.status.progress;
@@ -437,6 +451,7 @@ impl JobRecord {
             StorageErrorKind::NotFound => {
                 JobRecordError::Absent { place: storage.to_string(), removed: false }
             }
+            StorageErrorKind::Damaged => JobRecordError::Damaged { place: storage.to_string() },
             _ => JobRecordError::Storage(error),
         })?;
         if RemovalMark::parse(&body).is_some() {

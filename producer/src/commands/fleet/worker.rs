@@ -87,6 +87,8 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
             | ServeOutcome::Again
             | ServeOutcome::NotHere
             | ServeOutcome::CutOff
+            | ServeOutcome::NotWatched
+            | ServeOutcome::Unread
             | ServeOutcome::Full => Code::LeftJob,
         };
     } else {
