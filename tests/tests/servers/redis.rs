@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use prs_common::ledger::{
     Blame, Checkpoint, Conclusion, Duty, FailedTry, JobState, Ledger, LedgerError, LedgerErrorKind,
-    MiniBatchOutcome, NodeInfo, NodeReport, ObstacleKind, RedisLedger, TryLimits,
+    MiniBatchOutcome, NodeInfo, NodeReport, ObstacleKind, Offer, RedisLedger, TryLimits, Verdict,
 };
 use prs_tests::deadline::{eventually, stays_pending};
 use prs_tests::harness::Redis;
@@ -121,10 +121,15 @@ fn least_rights(user: &str) -> String {
 
 /// Makes a job and calls every verb that writes.
 async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> {
+    ledger.job(job).create(LIMITS).await?;
+    every_call(ledger, job).await
+}
+
+/// The same of a job that is there.
+async fn every_call(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> {
     let failed = FailedTry { index: 7, id: "try".to_owned(), blame: Blame::Code };
     let info = NodeInfo { worker: "w".to_owned(), slots: 4, ..NodeInfo::default() };
     let job = ledger.job(job);
-    job.create(LIMITS).await?;
     let minute = Duration::from_mins(1);
     let watch = job.lease(Duty::Watch, "me", minute).await?.expect("it is free");
     let schedule = job.lease(Duty::Schedule, "me", minute).await?.expect("it is free");
@@ -245,6 +250,97 @@ async fn a_job_that_is_lost_in_part_is_not_found_and_an_early_end_of_it_stays() 
             assert_eq!(server.cli(&["KEYS", "prs:{job}:*"]), "", "{damage:?}");
         }
     }
+}
+
+/// Each key that a job has, and each field of it, is deleted or replaced: the offers of its target tell of the others as
+/// before, and each call finds the job as it was or lost.
+#[tokio::test]
+async fn a_job_with_damaged_keys_hides_no_other_and_is_filled_anew() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    let offer = |run: &str| Offer {
+        job_id: run.to_owned(),
+        incarnation: 1,
+        run: run.to_owned(),
+        prs_version: String::new(),
+        nodes: 1,
+        started_us: 1,
+    };
+    every_verb(&ledger, "good").await.unwrap();
+    every_verb(&ledger, "bad").await.unwrap();
+    for run in ["good", "bad"] {
+        ledger.offer("cpu", &offer(run)).await.unwrap();
+    }
+    let keys: Vec<String> =
+        server.cli(&["--raw", "KEYS", "prs:{bad}:*"]).lines().map(str::to_owned).collect();
+    let kinds = ["copies", "open_copies", "statistics", "heard"].map(|kind| format!("prs:{{bad}}:{kind}"));
+    let mut damages: Vec<Vec<String>> = Vec::new();
+    let command = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    for key in keys.iter().chain(&kinds) {
+        damages.push(command(&["DEL", key]));
+        damages.push(command(&["SET", key, "rubbish"]));
+        damages.push(command(&[
+            "EVAL",
+            "redis.call('DEL', KEYS[1]); return redis.call('SADD', KEYS[1], 'x')",
+            "1",
+            key,
+        ]));
+        damages.push(command(&[
+            "EVAL",
+            "redis.call('DEL', KEYS[1]); return redis.call('HSET', KEYS[1], '0', 'x')",
+            "1",
+            key,
+        ]));
+        damages.push(command(&[
+            "EVAL",
+            "redis.call('DEL', KEYS[1]); return redis.call('RPUSH', KEYS[1], 'x')",
+            "1",
+            key,
+        ]));
+        if server.cli(&["TYPE", key]).trim() == "hash" {
+            for field in server.cli(&["--raw", "HKEYS", key]).lines() {
+                // A lease of another program runs out by itself.
+                if !field.ends_with(":owner") {
+                    damages.push(command(&["HSET", key, field, "rubbish"]));
+                }
+                damages.push(command(&["HDEL", key, field]));
+            }
+        }
+    }
+    assert!(damages.len() > 100, "{damages:?}");
+    let found = async |run: &str| {
+        let offers = ledger.offers("cpu", None, Duration::from_mins(1)).await.unwrap();
+        offers.offered.into_iter().find(|offered| offered.offer.run == run)
+    };
+    let good = found("good").await.unwrap().known;
+    let mut stuck = Vec::new();
+    for damage in damages {
+        let job = ledger.job("bad");
+        job.remove().await.unwrap();
+        every_verb(&ledger, "bad").await.unwrap();
+        server.cli(&damage.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(found("bad").await.is_some(), "{damage:?}");
+        assert_eq!(found("good").await.unwrap().known, good, "{damage:?}");
+        let index = 1_000;
+        match job.record_failure(&FailedTry { index, id: "a".to_owned(), blame: Blame::Code }).await {
+            // A try that failed is no outcome, whatever is known of the job.
+            Ok(verdict) => assert!(!matches!(verdict, Verdict::Done), "{damage:?}"),
+            Err(error) => assert_eq!(error.kind, LedgerErrorKind::NotFound, "{damage:?} {error}"),
+        }
+        if let Err(error) = every_call(&ledger, "bad").await {
+            assert_eq!(error.kind, LedgerErrorKind::NotFound, "{damage:?} {error}");
+        }
+        // What is left of it fits together.
+        for _ in 0..2 {
+            let lost = every_call(&ledger, "bad").await;
+            let created = job.create(LIMITS).await.map_err(|error| error.kind);
+            let is_there = lost.is_ok() && created == Err(LedgerErrorKind::AlreadyExists);
+            if !is_there && created.is_err() {
+                stuck.push(format!("{damage:?} {lost:?} {created:?}"));
+            }
+        }
+    }
+    assert!(stuck.is_empty(), "{stuck:#?}");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(super) struct RedisFailure {
     pub(super) connection_is_lost: bool,
     /// Whether the server refuses who asks, and not what is asked.
     pub(super) refuses: Option<Refuses>,
-    /// Whether a script met what no script leaves behind: keys are gone, or are something else.
+    /// Whether keys are gone, or hold what no script leaves behind: a script raised, or its answer has no meaning.
     pub(super) raised: bool,
 }
 
@@ -119,7 +119,7 @@ impl RedisFailure {
                 // What cannot be decoded has words, and came over a connection that is good.
                 let detail = error.detail();
                 let strange = Self::strange(detail.unwrap_or("not the protocol of Redis"));
-                Self { connection_is_lost: detail.is_none(), ..strange }
+                Self { connection_is_lost: detail.is_none(), raised: detail.is_some(), ..strange }
             }
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 Self::of_answer(error.code().unwrap_or_default(), error.detail().unwrap_or_default())

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use super::bell::RedisBell;
 use super::job::RedisJob;
 use super::keys::TargetKey;
-use super::packed::Packed;
+use super::packed::{Packed, state_called};
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, memory_in, scripts};
 use crate::ledger::history::of_last_day;
 use crate::ledger::{
     ASK_IS_TOLD, Bell, EndKind, Filling, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob,
-    JobLedger, JobState, KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered,
-    Offers, TargetCounts,
+    JobLedger, KnownJob, Ledger, LedgerError, MOST_ASKED, Memory, NodeInfo, Noted, Offer, Offered, Offers,
+    TargetCounts,
 };
 use crate::message_pack;
 
@@ -51,7 +51,7 @@ impl Ledger for RedisLedger {
         worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
-        type Answer = (bool, bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool, Option<u64>)>);
+        type Answer = (bool, bool, Vec<(Vec<u8>, u32, Option<Vec<u8>>, bool, bool, Option<u64>)>);
         let (quiet, remembered) = (micros(quiet), micros(IDLE_IS_REMEMBERED));
         let name = worker.map_or("", |worker| &worker.instance);
         let arguments =
@@ -63,6 +63,8 @@ impl Ledger for RedisLedger {
         let mut offered = Vec::with_capacity(found.len());
         for (offer, nodes, state, is_concluded, is_watched, unmoved) in found {
             let unmoved = unmoved.map(Duration::from_micros);
+            // A state of no such name is what is left of a job that the ledger lost in part.
+            let state = state.and_then(|state| state_called(&state));
             let known = state.map(|state| KnownJob { state, is_concluded, is_watched });
             match message_pack::decode(&offer) {
                 Ok(offer) => offered.push(Offered { offer, nodes, known, unmoved }),

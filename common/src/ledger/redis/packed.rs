@@ -27,7 +27,11 @@ impl<T: DeserializeOwned> FromRedisValue for Packed<T> {
 impl FromRedisValue for JobState {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let word = String::from_redis_value(value)?;
-        let named = Self::ALL.into_iter().find(|state| state.as_str() == word);
-        named.ok_or_else(|| format!("no state is called {word:?}").into())
+        state_called(word.as_bytes()).ok_or_else(|| format!("no state is called {word:?}").into())
     }
+}
+
+/// The state of this name.
+pub(super) fn state_called(word: &[u8]) -> Option<JobState> {
+    JobState::ALL.into_iter().find(|state| state.as_str().as_bytes() == word)
 }

@@ -20,4 +20,4 @@ if not is_lost and before ~= ARGV[2] then
   redis.call('HSET', tries, ARGV[1], cmsgpack.pack(noted))
 end
 local limits = redis.call('HMGET', job, 'run_max_try', 'max_node_losses')
-return { #noted[1], #lost, tonumber(limits[1]), tonumber(limits[2]) }
+return { #noted[1], #lost, limits[1] or '', limits[2] or '' }

@@ -13,6 +13,7 @@ node[3], node[4] = ARGV[3], now
 redis.call('HSET', nodes, ARGV[1], cmsgpack.pack(node))
 if not node[5] then redis.call('ZADD', heard, now, ARGV[1]) end
 local known = redis.call('HMGET', job, 'state', 'conclusion', 'succeeded')
+if not known[1] then error('the job lacks its state') end
 local leaves = redis.call('HEXISTS', draining, cmsgpack.unpack(node[2]).instance or '')
 local live = redis.call('ZCOUNT', heard, now - tonumber(ARGV[4]), '+inf')
 return { known[1], known[2], leaves, live, tonumber(known[3] or '0') > 0 and 1 or 0 }

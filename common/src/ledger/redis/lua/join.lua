@@ -20,4 +20,4 @@ end
 redis.call('HSET', nodes, node_id, cmsgpack.pack({ ARGV[1], ARGV[2], ARGV[3], now, false }))
 redis.call('HSET', workers, ARGV[1], node_id)
 redis.call('ZADD', heard, now, node_id)
-return tonumber(node_id)
+return tonumber(node_id) or error('a worker has an id that is none')

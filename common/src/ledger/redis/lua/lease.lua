@@ -17,4 +17,4 @@ if known[1] ~= ARGV[2] then
 end
 redis.call('HSET', leases, owner, ARGV[2], till, now + tonumber(ARGV[3]))
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[4]) end
-return tonumber(redis.call('HGET', leases, fence))
+return tonumber(redis.call('HGET', leases, fence) or '') or error('the lease has no number')

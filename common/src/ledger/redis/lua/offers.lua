@@ -18,18 +18,27 @@ if ARGV[1] == '1' then
 end
 local quiet = now - tonumber(ARGV[3])
 local found = {}
+-- Keys of a job that are of another type tell nothing of it; the other jobs do not wait for it.
+local function of_type(answer)
+  if not answer.err then return answer end
+  if not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer.err) end
+  return {}
+end
 local fields = redis.call('HGETALL', offers)
 for at = 1, #fields, 2 do
   local of_job = 'prs:{' .. fields[at] .. '}:'
-  local known = redis.call('HMGET', of_job .. 'job', 'state', 'conclusion', 'moved_us')
-  local watch = redis.call('HMGET', of_job .. 'leases', 'watch:owner', 'watch:until')
+  local heard = redis.pcall('ZCOUNT', of_job .. 'heard', quiet, '+inf')
+  if type(heard) == 'table' then heard = of_type(heard)[1] end
+  local known = of_type(redis.pcall('HMGET', of_job .. 'job', 'state', 'conclusion', 'moved_us'))
+  local watch = of_type(redis.pcall('HMGET', of_job .. 'leases', 'watch:owner', 'watch:until'))
+  local moved = tonumber(known[3] or '')
   found[#found + 1] = {
     fields[at + 1],
-    redis.call('ZCOUNT', of_job .. 'heard', quiet, '+inf'),
-    known[1],
+    heard or 0,
+    known[1] or false,
     known[2] and 1 or 0,
-    watch[1] and tonumber(watch[2]) > now and 1 or 0,
-    known[3] and math.max(now - tonumber(known[3]), 0),
+    watch[1] and (tonumber(watch[2]) or 0) > now and 1 or 0,
+    moved and math.max(now - moved, 0) or false,
   }
 end
 return { redis.call('EXISTS', filled), redis.call('HEXISTS', draining, ARGV[7]), found }

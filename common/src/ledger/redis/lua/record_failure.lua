@@ -17,4 +17,4 @@ if is_new then
   redis.call('HSET', tries, ARGV[1], cmsgpack.pack(noted))
 end
 local limits = redis.call('HMGET', job, 'run_max_try', 'max_node_losses')
-return { #noted[1], #noted[2], tonumber(limits[1]), tonumber(limits[2]) }
+return { #noted[1], #noted[2], limits[1] or '', limits[2] or '' }

@@ -3,6 +3,7 @@
 -- ARGV: state, number of the caller's lease
 local job, leases = KEYS[1], KEYS[2]
 local state = redis.call('HGET', job, 'state')
+if not state and redis.call('EXISTS', job) == 1 then error('the job lacks its state') end
 if not state then return false end
 if redis.call('HGET', leases, 'watch:fence') ~= ARGV[2] then return -1 end
 local final = { completed = true, failed = true, canceled = true }
