@@ -1,5 +1,7 @@
 //! Who watches over a job, and when.
 
+mod failing;
+
 use futures_util::FutureExt;
 use prs_common::ledger::{Conclusion, NodeReport};
 use prs_common::queue::QueueOptions;
