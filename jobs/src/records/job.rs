@@ -241,7 +241,7 @@ impl Job {
             surplus: findings.surplus,
             left_out: findings.left_out.clone(),
             types_differ: findings.types_differ.clone(),
-            last_start: findings.last_start.clone(),
+            last_start: findings.last_start.as_deref().cloned(),
             distinct_errors: findings.distinct_errors,
             errors: findings.errors.iter().cloned().map(DistinctError::from).collect(),
             output: (&result.output).into(),

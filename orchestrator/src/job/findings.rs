@@ -36,6 +36,9 @@ pub struct Findings {
     /// Which columns of the inputs have other types in one file than in another, or in a sample than in all of a file, in sentences.
     #[serde(default)]
     pub types_differ: Vec<String>,
+    /// How many processes of a node saw no GPU, where it has some; in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_shortage: Option<String>,
     /// How many distinct errors there are.
     #[serde(default)]
     pub distinct_errors: u64,
@@ -44,7 +47,7 @@ pub struct Findings {
     pub errors: Vec<ErrorGroup>,
     /// How the last start of the job ended, where it brought no result and what a start before it brought stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_start: Option<LastStart>,
+    pub last_start: Option<Box<LastStart>>,
 }
 
 /// A start of a job that brought no result, after one that did.

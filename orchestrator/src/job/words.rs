@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::ledger::{JobState, NodeView};
+use prs_common::ledger::{JobState, NodeInfo, NodeView};
 use prs_common::segment::TryStatus;
 
 use super::count;
@@ -63,6 +63,14 @@ pub fn tries(counts: TryCounts) -> Option<String> {
     })
 }
 
+/// Tells how many processes of a node see no GPU; nothing where it has none, or one for each.
+pub(crate) fn gpu_shortage(info: &NodeInfo) -> Option<String> {
+    let without = info.slots.checked_sub(info.gpus).filter(|without| info.gpus > 0 && *without > 0)?;
+    let host = if info.host.is_empty() { &info.ip } else { &info.host };
+    let (processes, gpus) = (count(info.slots.into(), "process"), count(info.gpus.into(), "GPU"));
+    Some(format!("{processes} on {host} had {gpus}: {without} of them saw none"))
+}
+
 /// How a node was lost that had mini-batches in hand.
 pub(crate) fn lost_node(node: &NodeView) -> String {
     let (info, in_hand) = (&node.info, count(node.report.in_hand, "mini-batch"));
@@ -86,7 +94,7 @@ pub fn reused(result: &JobResult) -> Option<String> {
 
 /// How the last start of a job ended, where the result is that of a start before it.
 pub fn last_start(result: &JobResult) -> Option<String> {
-    let LastStart { start, result_of, state, reason } = result.findings.last_start.as_ref()?;
+    let LastStart { start, result_of, state, reason } = result.findings.last_start.as_deref()?;
     Some(format!("start {start} {}: {reason}; what start {result_of} completed stands", state.as_str()))
 }
 
@@ -130,6 +138,14 @@ pub fn cost(group: &ErrorGroup) -> String {
 mod tests {
     use super::*;
     use crate::job::record::{ItemCounts, MiniBatchCounts, Output};
+
+    #[test]
+    fn processes_without_a_gpu_are_told_where_there_are_some() {
+        let of =
+            |slots, gpus| gpu_shortage(&NodeInfo { slots, gpus, host: "h".into(), ..NodeInfo::default() });
+        assert_eq!(of(4, 2).as_deref(), Some("4 processes on h had 2 GPUs: 2 of them saw none"));
+        assert_eq!((of(4, 0), of(2, 2), of(1, 4)), (None, None, None));
+    }
 
     fn result(state: JobState, failed: u64, items: (u64, u64)) -> JobResult {
         JobResult {

@@ -103,7 +103,7 @@ fn causes(findings: &Findings, out: &mut String) {
     if let Some(surplus) = &findings.surplus {
         let _ = writeln!(out, "note          {}", words::surplus(surplus));
     }
-    for told in findings.left_out.iter().chain(&findings.types_differ) {
+    for told in findings.left_out.iter().chain(&findings.types_differ).chain(&findings.gpu_shortage) {
         let _ = writeln!(out, "note          {told}");
     }
 }

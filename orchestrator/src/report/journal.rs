@@ -17,6 +17,7 @@ use super::progress_overview::ProgressOverview;
 use super::summaries::Summaries;
 use super::write_whole;
 use crate::job::errors::{ErrorGroup, ErrorSummary};
+use crate::job::words;
 
 /// `readme.txt`: what is where below `logs/`.
 pub const README: &str = include_str!("readme.txt");
@@ -31,6 +32,8 @@ pub(crate) struct Journal {
     left: BTreeMap<u32, bool>,
     init: InitErrors,
     lost: LostNodes,
+    /// Of the first node that has fewer GPUs than processes.
+    gpu_shortage: Option<String>,
 }
 
 impl Journal {
@@ -45,6 +48,7 @@ impl Journal {
             left: BTreeMap::new(),
             init: InitErrors::default(),
             lost: LostNodes::default(),
+            gpu_shortage: None,
             logs: logs.to_owned(),
         })
     }
@@ -70,6 +74,9 @@ impl Journal {
             self.init.add(node);
             self.lost.add(node);
             let info = &node.info;
+            if self.gpu_shortage.is_none() {
+                self.gpu_shortage = words::gpu_shortage(info);
+            }
             let left = self.left.entry(node.node_id).or_insert_with(|| {
                 self.master.line(format_args!(
                     "node {} joined: {} at {}, {} processes",
@@ -91,6 +98,11 @@ impl Journal {
             }
             *left = node.left;
         }
+    }
+
+    /// How many processes of a node saw no GPU, where it has some.
+    pub(crate) fn gpu_shortage(&self) -> Option<String> {
+        self.gpu_shortage.clone()
     }
 
     /// The distinct failures of `init()`.

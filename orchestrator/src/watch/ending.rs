@@ -279,6 +279,7 @@ impl Watch<'_> {
         let mut result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
         let PlanNotes { left_out, types_differ } = plan_notes(self.job).await;
         (result.findings.left_out, result.findings.types_differ) = (left_out, types_differ);
+        result.findings.gpu_shortage = self.journal.gpu_shortage();
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         (self.status.eta_seconds, self.status.at_work) = (None, Box::default());

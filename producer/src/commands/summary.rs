@@ -105,7 +105,14 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
     rows.extend(words::listed(result).map(|listed| ("missing", listed)));
     rows.extend(words::tries(findings.tries).map(|tries| ("tries", tries)));
     rows.extend(findings.surplus.iter().map(|surplus| ("note", words::surplus(surplus))));
-    rows.extend(findings.left_out.iter().chain(&findings.types_differ).map(|told| ("note", told.clone())));
+    rows.extend(
+        findings
+            .left_out
+            .iter()
+            .chain(&findings.types_differ)
+            .chain(&findings.gpu_shortage)
+            .map(|told| ("note", told.clone())),
+    );
     rows.extend(result.steps.iter().map(|step| ("step", format!("{}: {}", step.name, of_step(step)))));
     rows.push(("time", time_of(result)));
     if result.state == JobState::Completed {

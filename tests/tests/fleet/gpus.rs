@@ -62,6 +62,12 @@ def run(mini_batch, context):
     ];
     assert_eq!(gpus, expected.map(|(process, gpu)| (process.to_owned(), gpu.to_owned())).into());
     assert_eq!(job.run().rows(), ["2"; 8]);
+    let told = job.run().text("logs/job_result.txt");
+    assert!(told.contains("had 2 GPUs: 2 of them saw none"), "{told}");
+    let looked = job.command(&["validate", "job.yml"]);
+    assert!(
+        looked.stderr.contains("4 processes share 2 GPUs (CUDA_VISIBLE_DEVICES=6,7): 2 of them see none")
+    );
 }
 
 #[test]

@@ -525,12 +525,10 @@ impl JobRecord {
             Some(FormerEnd { start: result_of, result: mut stands, status, statistics, brought })
                 if !result.has_result() =>
             {
-                stands.findings.last_start = Some(LastStart {
-                    start: self.incarnation,
-                    result_of,
-                    state: result.state,
-                    reason: result.reason.unwrap_or_default(),
-                });
+                let (start, state) = (self.incarnation, result.state);
+                let reason = result.reason.unwrap_or_default();
+                let last = LastStart { start, result_of, state, reason };
+                stands.findings.last_start = Some(Box::new(last));
                 (self.state, self.status, self.statistics) = (stands.state, status, statistics);
                 (self.result, self.brought) = (Some(stands), brought);
             }
