@@ -25,7 +25,7 @@ pub const NEVER_CODE: [&str; 7] =
 /// What only the folder of a Python environment has, of `venv` and of conda.
 pub const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
-/// Of a folder that is too large, how many parts are named.
+/// Largest parts of a folder that is too large, as its refusal names them.
 const NAMED: usize = 3;
 
 /// The code in a folder.

@@ -26,7 +26,7 @@ struct Fence {
     led_to: Vec<LedTo>,
     /// Where each path stands in `led_to`.
     places: HashMap<PathBuf, usize>,
-    /// What `outside` has.
+    /// The entries of `outside`.
     told: HashSet<String>,
 }
 

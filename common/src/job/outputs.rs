@@ -199,7 +199,7 @@ pub(super) fn complete(reader: &mut Reader<'_>, spec: &mut JobSpec, used: &[(&Ra
     }
 }
 
-/// What `output`, which has a path, cannot be, where it cannot be there beside the `other` in its way and what prs writes itself.
+/// Tells why `output` cannot have its path: the `other` output is in its way, or a file that prs writes itself.
 fn conflict(spec: &JobSpec, output: &NamedOutput, other: Option<&NamedOutput>) -> Option<String> {
     let path = &*output.path;
     let first = path.split('/').next().unwrap_or_default();

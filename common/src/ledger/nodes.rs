@@ -164,7 +164,7 @@ record! {
         pub started_us: u64,
         /// How it ended; nothing while it is up.
         pub exit: Option<ProcessExit>,
-        /// The mini-batch that it has had longest; nothing where it has none.
+        /// The mini-batch that it has had longest; `None` while it is idle.
         pub holds: Option<HeldMiniBatch>,
     }
 }

@@ -23,7 +23,7 @@ use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 pub use bundle::{Bundle, Bundled};
 pub use error_detail::ErrorDetail;
 pub use read::{READS, ReadIndex, SegmentError, read_again_after, read_index};
-pub use split::{PutTogether, SplitTry};
+pub use split::PutTogether;
 
 /// Last bytes of every segment.
 pub const MAGIC: &[u8; 8] = b"PRSSEG05";
@@ -178,9 +178,9 @@ pub struct TryRecord {
     /// the first try of a process.
     #[serde(default)]
     pub in_place_of: Option<u32>,
-    /// Its place among the tries of a mini-batch that was split; absent for tries of whole mini-batches.
+    /// What the parts of a mini-batch that was split make together, where it is their outcome, and no try of its own.
     #[serde(default)]
-    pub split: Option<SplitTry>,
+    pub together: Option<Box<PutTogether>>,
     /// Contents of the local files that it had, where their content is not in its descriptor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Box<Contents>>,

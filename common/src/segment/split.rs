@@ -1,19 +1,10 @@
-//! Tries of mini-batches that are split (`split_failed`): the parts that ran, and the outcome that they make together.
+//! The outcome of a mini-batch that was split (`split_failed`).
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::{TryRecord, TryStatus};
-
-/// The place of a record among those of a mini-batch that was split after its last try.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SplitTry {
-    /// A try of these items alone, counted from 0 in the mini-batch.
-    Part(Range<u64>),
-    /// The outcome that its parts make, which no process ran.
-    Together(Box<PutTogether>),
-}
 
 /// The outcome that the parts of a mini-batch make together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,20 +20,9 @@ pub struct PutTogether {
 }
 
 impl TryRecord {
-    /// The items that it was a try of, where these are a part of its mini-batch.
-    pub fn part(&self) -> Option<&Range<u64>> {
-        match &self.split {
-            Some(SplitTry::Part(items)) => Some(items),
-            _ => None,
-        }
-    }
-
-    /// What it puts together; `None` where a process ran it.
+    /// Returns the outcome of parts that it is; `None` for a try that a process ran.
     pub fn put_together(&self) -> Option<&PutTogether> {
-        match &self.split {
-            Some(SplitTry::Together(together)) => Some(together),
-            _ => None,
-        }
+        self.together.as_deref()
     }
 
     /// Items that failed, counted from 0 in the mini-batch; `None` where it is not known which.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use prs_common::job::JobSpec;
-use prs_common::segment::{ErrorDetail, ProcessRef, PutTogether, SplitTry, TryRecord, TryStatus};
+use prs_common::segment::{ErrorDetail, ProcessRef, PutTogether, TryRecord, TryStatus};
 
 /// Items of a mini-batch, counted from 0.
 type Items = Range<u64>;
@@ -128,7 +128,6 @@ impl Splitting {
     pub(crate) fn end_part(&mut self, mut ended: EndedTry, rows: Bytes, process: u32) {
         let (items, record) = (self.present(), &mut ended.record);
         record.number = self.whole.record.number + self.tries.len() as u32 + 1;
-        record.split = Some(SplitTry::Part(items.clone()));
         let at = self.tries.len();
         let is_splittable = may_be_split(record.status) && items.end - items.start > 1;
         let tries_left = JobSpec::MOST_TRIES_OF_PARTS.saturating_sub(at + 1 + self.waiting.len());
@@ -208,7 +207,7 @@ impl Splitting {
         let mut headers = headers.into_iter();
         record.header = headers.next().or(header_without_rows);
         together.other_headers = headers.collect();
-        record.split = Some(SplitTry::Together(Box::new(together)));
+        record.together = Some(Box::new(together));
         tries.push(whole);
         Split { tries, outcome: (EndedTry { record, process, error }, rows.freeze()) }
     }

@@ -95,9 +95,12 @@ impl Dispatcher<'_> {
 
     /// Gives a suspect to the process in a slot.
     pub(super) fn give(&mut self, position: usize, mut ready: Ready) {
-        let is_borne = self.is_borne(&ready);
-        if let (Some(splitting), Some(running)) = (&mut ready.splitting, &self.slots[position].running) {
-            splitting.begin_part(running.failed_in_a_row.is_any() && !is_borne);
+        let running = self.slots[position].running.as_ref();
+        let is_doubtful = running.is_some_and(|one| one.failed_in_a_row.is_any());
+        // Where nothing is split, nobody needs to know.
+        let is_in_doubt = is_doubtful && ready.splitting.is_some() && !self.is_borne(&ready);
+        if let Some(splitting) = &mut ready.splitting {
+            splitting.begin_part(is_in_doubt);
         }
         match &mut self.slots[position].running {
             Some(running) => running.give(std::iter::once(ready)),

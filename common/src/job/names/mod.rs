@@ -149,7 +149,7 @@ struct State {
     found: BTreeMap<Asked, Result<Found, String>>,
     asked: BTreeSet<Asked>,
     used: Vec<Used>,
-    /// What `used` has, by the asset and the mark.
+    /// The entries of `used`, by asset and mark.
     noted: HashSet<(NamedAsset, String)>,
     wrong: Vec<Problem>,
 }

@@ -64,8 +64,8 @@ pub(crate) async fn cancel(
     })
 }
 
-/// Cancels a job whose record cannot be read: workers end what they run of it, and serve it no longer. Nothing where no
-/// worker was to serve it.
+/// Cancels a job whose record cannot be read: workers end what they run of it, and serve it no longer. Does nothing for a job
+/// that no worker was to serve.
 pub(crate) async fn cancel_unread(
     fleet: &Fleet,
     job_id: &str,

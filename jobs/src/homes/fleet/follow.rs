@@ -181,8 +181,8 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Where a running job stands, as the ledger has it, and these parts of its statistics, in one call. The rate is that of the whole start:
-/// of what its nodes brought.
+/// Where a running job stands, as the ledger has it, and these parts of its statistics, in one call. Its rate
+/// counts the outcomes that the nodes of this start brought.
 pub(crate) async fn ask(
     ledger: &dyn Ledger,
     record: &JobRecord,

@@ -61,7 +61,7 @@ pub(super) struct FlatPipeline {
     places: Vec<RawPlace>,
 }
 
-/// The inputs of a step with their values; nothing where an optional one has none.
+/// The inputs of a step with their values; `None` for an optional one without a value.
 type Inputs = Named<Option<Node>>;
 
 /// A pipeline, or a pipeline component in a step.
